@@ -1,0 +1,311 @@
+//! The key contract, version 1: from an event to the bytes of its store keys.
+//!
+//! | kind | material | digest |
+//! | --- | --- | --- |
+//! | transition | `device|fence|K|bucket` | XXH3-128, seed 0, unsigned decimal |
+//! | with sequence | `device|fence|K|#sequence` or `…|#epoch.sequence` | the same |
+//! | ping | `asset|start|cell`, start in whole seconds | BLAKE2b-128, lower-case hex |
+//! | keyed | the event id | none |
+//!
+//! These are the bytes that the consumers of the seeds already write. `\` and `|` in ids are
+//! escaped by a backslash, so that no two identities share material.
+
+use std::sync::LazyLock;
+
+use blake2::{Blake2b, Digest as _, digest::consts::U16};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
+
+use super::{
+    identity::{Identity, Sequence},
+    place::Cell,
+    policy::PolicyFault,
+};
+
+/// Keys under this prefix are dedupd's own.
+pub const RESERVED_PREFIX: &str = "dedupd:";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Digest {
+    /// XXH3-128: fast, not collision resistant.
+    Xxh3,
+    /// BLAKE2b with 16 bytes: for ids that an attacker may choose.
+    Blake2b,
+}
+
+impl Digest {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Digest::Xxh3 => "xxh3",
+            Digest::Blake2b => "blake2b",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// prefix + digest: what the seeds' consumers write.
+    Plain,
+    /// prefix + `{tag}:` + digest: all keys of a subject share a Redis Cluster slot.
+    Tagged,
+}
+
+impl Layout {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Layout::Plain => "plain",
+            Layout::Tagged => "tagged",
+        }
+    }
+}
+
+/// The prefixes that the seeds' consumers use, for the namespaces named after them.
+pub fn default_prefix(namespace: &str) -> String {
+    match namespace {
+        "transitions" => "idem:".to_owned(),
+        "pings" | "events" => "dedup:".to_owned(),
+        other => format!("{other}:"),
+    }
+}
+
+/// How a namespace's keys are written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyScheme {
+    prefix: String,
+    layout: Layout,
+    transition_digest: Digest,
+}
+
+impl KeyScheme {
+    pub fn new(
+        prefix: String,
+        layout: Layout,
+        transition_digest: Digest,
+    ) -> Result<Self, PolicyFault> {
+        let fault = |message: &str| Err(PolicyFault::new("key.prefix", message));
+        if !(1..=64).contains(&prefix.len()) || prefix.contains(['{', '}']) {
+            return fault("must be 1 to 64 bytes without { or }");
+        }
+        if prefix.starts_with(RESERVED_PREFIX) || RESERVED_PREFIX.starts_with(&prefix) {
+            return fault("must not begin with the reserved `dedupd:`, nor be a beginning of it");
+        }
+        Ok(Self {
+            prefix,
+            layout,
+            transition_digest,
+        })
+    }
+
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    pub const fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    pub const fn transition_digest(&self) -> Digest {
+        self.transition_digest
+    }
+
+    /// Appends the store key of `name`, which belongs to the subject with `partition`.
+    pub fn write_key(&self, name: KeyName<'_>, partition: Partition, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.prefix.as_bytes());
+        match self.layout {
+            Layout::Plain => {}
+            Layout::Tagged => {
+                out.push(b'{');
+                push_hex(&partition.0.to_be_bytes(), out);
+                out.extend_from_slice(b"}:");
+            }
+        }
+        match name {
+            KeyName::Decimal(digest) => push_decimal(digest, out),
+            KeyName::Hex(digest) => push_hex(&digest.to_be_bytes(), out),
+            KeyName::Id(id) => out.extend_from_slice(id),
+        }
+    }
+}
+
+/// The part of a store key behind prefix and tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KeyName<'a> {
+    Decimal(u128),
+    Hex(u128),
+    Id(&'a [u8]),
+}
+
+/// A key's name that owns nothing: ids lie in a [`Names`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameRef {
+    Decimal(u128),
+    Hex(u128),
+    Id { start: usize, bytes: usize },
+}
+
+/// The ids of one request, end to end in one allocation.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    ids: Vec<u8>,
+}
+
+impl Names {
+    pub fn intern(&mut self, name: KeyName<'_>) -> NameRef {
+        match name {
+            KeyName::Decimal(digest) => NameRef::Decimal(digest),
+            KeyName::Hex(digest) => NameRef::Hex(digest),
+            KeyName::Id(id) => {
+                let start = self.ids.len();
+                self.ids.extend_from_slice(id);
+                NameRef::Id {
+                    start,
+                    bytes: id.len(),
+                }
+            }
+        }
+    }
+
+    /// The name behind a reference that this value gave out.
+    pub fn resolve(&self, name: NameRef) -> KeyName<'_> {
+        match name {
+            NameRef::Decimal(digest) => KeyName::Decimal(digest),
+            NameRef::Hex(digest) => KeyName::Hex(digest),
+            NameRef::Id { start, bytes } => KeyName::Id(&self.ids[start..start + bytes]),
+        }
+    }
+}
+
+/// XXH3-64 of a subject's material: names the shard, the connection and the slot of all its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Partition(pub u64);
+
+/// Where an event lies in time, as its key says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    pub index: i64,
+    pub width_ns: u64,
+}
+
+impl Bucket {
+    /// ⌊start / 1 s⌋; widths of pings are whole seconds. i128 holds every bucket of i64 times.
+    fn start_seconds(self) -> i128 {
+        i128::from(self.index) * i128::from(self.width_ns / 1_000_000_000)
+    }
+}
+
+/// Writes key material into one buffer that is used again for every event.
+#[derive(Debug, Default)]
+pub struct MaterialWriter {
+    buffer: Vec<u8>,
+    subject_end: usize,
+}
+
+impl MaterialWriter {
+    /// Writes the part of the material that names the subject, and digests it.
+    pub fn subject(&mut self, identity: &Identity<'_>) -> Partition {
+        let buffer = &mut self.buffer;
+        buffer.clear();
+        match *identity {
+            Identity::Transition {
+                device_id,
+                fence_id,
+                kind,
+                sequence,
+            } => {
+                push_escaped(device_id, buffer);
+                buffer.push(b'|');
+                push_escaped(fence_id, buffer);
+                buffer.extend_from_slice(&[b'|', kind.letter()]);
+                if let Some(Sequence { epoch, number }) = sequence {
+                    buffer.extend_from_slice(b"|#");
+                    if epoch != 0 {
+                        push_decimal(epoch, buffer);
+                        buffer.push(b'.');
+                    }
+                    push_decimal(number, buffer);
+                }
+            }
+            Identity::Ping { asset_id } => push_escaped(asset_id, buffer),
+            Identity::Keyed { event_id } => buffer.extend_from_slice(event_id.as_bytes()),
+        }
+        self.subject_end = buffer.len();
+        Partition(xxh3_64(buffer))
+    }
+
+    /// The key of a transition in `bucket`; without one, of its sequence.
+    pub fn transition(&mut self, bucket: Option<Bucket>, digest: Digest) -> KeyName<'static> {
+        self.buffer.truncate(self.subject_end);
+        if let Some(bucket) = bucket {
+            self.buffer.push(b'|');
+            push_decimal(bucket.index, &mut self.buffer);
+        }
+        match digest {
+            Digest::Xxh3 => KeyName::Decimal(xxh3_128(&self.buffer)),
+            Digest::Blake2b => KeyName::Hex(blake2b_128(&self.buffer)),
+        }
+    }
+
+    /// The key of a ping in `bucket` and `cell`; without a cell where positions play no part.
+    pub fn ping(&mut self, bucket: Bucket, cell: Option<Cell>) -> KeyName<'static> {
+        self.buffer.truncate(self.subject_end);
+        self.buffer.push(b'|');
+        push_decimal(bucket.start_seconds(), &mut self.buffer);
+        self.buffer.push(b'|');
+        match cell {
+            Some(cell) => push_short_hex(cell.index(), &mut self.buffer),
+            None => self.buffer.push(b'-'),
+        }
+        KeyName::Hex(blake2b_128(&self.buffer))
+    }
+
+    /// The material that was written last.
+    pub fn material(&self) -> &str {
+        // Ids are UTF-8 and everything added to them is ASCII.
+        std::str::from_utf8(&self.buffer).unwrap_or_default()
+    }
+}
+
+fn push_escaped(id: &str, out: &mut Vec<u8>) {
+    let bytes = id.as_bytes();
+    if !bytes.iter().any(|byte| matches!(byte, b'\\' | b'|')) {
+        out.extend_from_slice(bytes);
+        return;
+    }
+    for &byte in bytes {
+        if matches!(byte, b'\\' | b'|') {
+            out.push(b'\\');
+        }
+        out.push(byte);
+    }
+}
+
+fn push_decimal(number: impl itoa::Integer, out: &mut Vec<u8>) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
+
+fn push_hex(bytes: &[u8], out: &mut Vec<u8>) {
+    out.extend(bytes.iter().flat_map(|byte| {
+        [
+            HEX_DIGITS[usize::from(byte >> 4)],
+            HEX_DIGITS[usize::from(byte & 15)],
+        ]
+    }));
+}
+
+/// Hexadecimal without leading zeros.
+fn push_short_hex(number: u64, out: &mut Vec<u8>) {
+    let digits = (64 - number.leading_zeros()).div_ceil(4).max(1);
+    out.extend(
+        (0..digits)
+            .rev()
+            .map(|digit| HEX_DIGITS[(number >> (4 * digit) & 15) as usize]),
+    );
+}
+
+fn blake2b_128(material: &[u8]) -> u128 {
+    /// The parameter block is the same for every digest: prepare it once.
+    static EMPTY: LazyLock<Blake2b<U16>> = LazyLock::new(Blake2b::new);
+    let digest = EMPTY.clone().chain_update(material).finalize();
+    u128::from_be_bytes(digest.into())
+}

@@ -1,0 +1,395 @@
+//! Admit: from raw events to verdicts.
+//!
+//! Three steps, so that a stream can keep its order and the wire its limits: *prepare* validates
+//! and plans without touching anything, *submit* takes the request's place in the store's order,
+//! *finish* waits for the store and decides.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use rand::RngCore;
+use xxhash_rust::xxh3::Xxh3;
+
+use super::{Engine, Namespace, RequestFault};
+use crate::{
+    domain::{
+        claim::{ClaimState, Nonce},
+        event::{Event, RawEvent},
+        key::KeyName,
+        plan::{PlanBatch, Planner},
+        policy::{Mode, Policy},
+        time::EventTime,
+        token::Token,
+        verdict::{Reason, Verdict},
+    },
+    store::{ClaimOutcome, ClaimRequest, Claims, HoldMs, Reply, StoreError},
+    telemetry::counters::Tally,
+};
+
+/// What a request says beside its events.
+#[derive(Clone, Copy, Debug)]
+pub struct AdmitOptions<'a> {
+    pub namespace: &'a str,
+    /// 16 bytes of a UUID that is fresh for the call and the same for its retries.
+    pub request_id: Option<[u8; 16]>,
+    pub omit_claims: bool,
+}
+
+/// A request that was validated and planned; nothing was claimed.
+#[derive(Debug)]
+pub struct Prepared {
+    namespace: Arc<Namespace>,
+    now: EventTime,
+    omit_claims: bool,
+    /// Rejections are final; the others are placeholders that know whether the time was clamped.
+    verdicts: Vec<Verdict>,
+    plans: PlanBatch,
+    nonces: Vec<Nonce>,
+    recognises_own: bool,
+}
+
+impl Prepared {
+    /// The verdicts so far: a rejection for every event that has no plan.
+    pub fn verdicts(&self) -> &[Verdict] {
+        &self.verdicts
+    }
+
+    /// Bytes of each token that may be given out.
+    pub fn token_bytes(&self) -> impl Iterator<Item = usize> {
+        let plans = if self.omit_claims {
+            &[]
+        } else {
+            self.plans.plans()
+        };
+        plans
+            .iter()
+            .map(|plan| Token::encoded_bytes(&self.plans.primary(plan)))
+    }
+}
+
+impl Engine {
+    pub fn prepare<'e>(
+        &self,
+        options: AdmitOptions<'_>,
+        events: impl ExactSizeIterator<Item = RawEvent<'e>>,
+    ) -> Result<Prepared, RequestFault> {
+        let namespace = self.served(options.namespace)?;
+        self.check_count("events", events.len())?;
+        let policy = namespace.policy();
+        let now = self.clock.now();
+        let mut verdicts = Vec::with_capacity(events.len());
+        let mut plans = PlanBatch::with_capacity(events.len());
+        let mut planner = Planner::new(policy);
+        for (index, raw) in events.enumerate() {
+            verdicts.push(match Event::new(&raw, policy, now) {
+                Ok(event) => {
+                    planner.plan(&event, index, &mut plans);
+                    Verdict {
+                        time_clamped: event.clamped(),
+                        ..Verdict::of(Reason::FirstSeen)
+                    }
+                }
+                Err(rejection) => Verdict::rejected(rejection),
+            });
+        }
+        let nonces = match options.request_id {
+            Some(request_id) => derived_nonces(&request_id, &plans),
+            None => random_nonces(plans.plans().len()),
+        };
+        Ok(Prepared {
+            namespace: Arc::clone(namespace),
+            now,
+            omit_claims: options.omit_claims,
+            verdicts,
+            plans,
+            nonces,
+            recognises_own: options.request_id.is_some(),
+        })
+    }
+
+    /// Takes the request's place in the order of its subjects. An error means that nothing was
+    /// claimed.
+    pub fn submit(self: &Arc<Self>, prepared: Prepared) -> Result<Admitting, RequestFault> {
+        let Prepared {
+            namespace,
+            now,
+            omit_claims,
+            verdicts,
+            plans,
+            nonces,
+            recognises_own,
+        } = prepared;
+        let policy = namespace.policy();
+        let (state, hold) = holding(policy, omit_claims);
+        let request = Arc::new(ClaimRequest {
+            namespace: namespace.id,
+            plans,
+            nonces,
+            guards: policy.guards(),
+            state,
+            hold,
+            recognises_own,
+        });
+        let claims = if request.plans.plans().is_empty() {
+            Reply::ready(Claims::new(
+                Arc::clone(&self.store),
+                Arc::clone(&request),
+                Vec::new(),
+            ))
+        } else if self.breaker.admits() {
+            Arc::clone(&self.store)
+                .claim(request)
+                .map_err(|full| RequestFault::Overloaded {
+                    retry_after: full.retry_after,
+                })?
+        } else {
+            let undecided = vec![Err(StoreError::Connection); request.plans.plans().len()];
+            Reply::ready(Claims::new(Arc::clone(&self.store), request, undecided))
+        };
+        Ok(Admitting {
+            engine: Arc::clone(self),
+            namespace,
+            now,
+            omit_claims,
+            verdicts,
+            claims,
+        })
+    }
+}
+
+/// What a won claim is stored as, and for how long.
+fn holding(policy: &Policy, omit_claims: bool) -> (ClaimState, HoldMs) {
+    if omit_claims {
+        (ClaimState::Confirmed, HoldMs::at_least(policy.ttl()))
+    } else if policy.lease().is_zero() {
+        (ClaimState::Claimed, HoldMs::at_least(policy.ttl()))
+    } else {
+        (ClaimState::Pending, HoldMs::at_least(policy.lease()))
+    }
+}
+
+fn random_nonces(count: usize) -> Vec<Nonce> {
+    let mut bytes = vec![0; count * 8];
+    rand::rng().fill_bytes(&mut bytes);
+    bytes
+        .as_chunks::<8>()
+        .0
+        .iter()
+        .map(|chunk| Nonce::from_bytes(*chunk))
+        .collect()
+}
+
+/// Seven bytes from the request's id, the primary key and the how-many-th event of this key in the
+/// request; attempt 0.
+fn derived_nonces(request_id: &[u8; 16], batch: &PlanBatch) -> Vec<Nonce> {
+    let mut occurrences: HashMap<KeyName<'_>, u32> = HashMap::with_capacity(batch.plans().len());
+    batch
+        .plans()
+        .iter()
+        .map(|plan| {
+            let key = batch.primary(plan);
+            let occurrence = occurrences.entry(key).or_insert(0);
+            let mut hash = Xxh3::new();
+            hash.update(request_id);
+            hash.update(&occurrence.to_be_bytes());
+            match key {
+                KeyName::Decimal(digest) | KeyName::Hex(digest) => {
+                    hash.update(&digest.to_be_bytes())
+                }
+                KeyName::Id(id) => hash.update(id),
+            }
+            *occurrence += 1;
+            Nonce::from_bytes(hash.digest().to_be_bytes()).with_attempt(0)
+        })
+        .collect()
+}
+
+/// A request whose place in the order is taken. Dropped, it gives back what it claimed.
+#[derive(Debug)]
+pub struct Admitting {
+    engine: Arc<Engine>,
+    namespace: Arc<Namespace>,
+    now: EventTime,
+    omit_claims: bool,
+    verdicts: Vec<Verdict>,
+    claims: Reply<Claims>,
+}
+
+impl Admitting {
+    pub async fn finish(self) -> Admission {
+        let Self {
+            engine,
+            namespace,
+            now,
+            omit_claims,
+            mut verdicts,
+            claims,
+        } = self;
+        let mut claims = claims.await;
+        let own: Vec<usize> = positions(claims.outcomes(), |outcome| {
+            *outcome == Ok(ClaimOutcome::Own)
+        });
+        if !own.is_empty() {
+            // Only a call that is still waited for gets here: a cancelled one adopts nothing.
+            let request = Arc::clone(claims.request());
+            let adopted = Arc::clone(&engine.store).adopt(request, own.clone()).await;
+            claims.amend(&own, adopted);
+        }
+        if engine.breaker.admits() {
+            engine.observe(claims.outcomes().iter().copied());
+        }
+        let mut tally = Tally::default();
+        let decider = Decider {
+            engine: &engine,
+            policy: namespace.policy(),
+            claims: &claims,
+            now,
+            omit_claims,
+        };
+        decider.decide(&mut verdicts, &mut tally);
+        for verdict in &verdicts {
+            tally.reason(verdict.reason);
+            if verdict.time_clamped {
+                tally.clamped();
+            }
+        }
+        namespace.counters.add(&tally);
+        Admission {
+            namespace,
+            verdicts,
+            claims,
+        }
+    }
+}
+
+fn positions<T>(items: &[T], wanted: impl Fn(&T) -> bool) -> Vec<usize> {
+    items
+        .iter()
+        .enumerate()
+        .filter(|(_, item)| wanted(item))
+        .map(|(index, _)| index)
+        .collect()
+}
+
+struct Decider<'a> {
+    engine: &'a Engine,
+    policy: &'a Policy,
+    claims: &'a Claims,
+    now: EventTime,
+    omit_claims: bool,
+}
+
+impl Decider<'_> {
+    fn decide(&self, verdicts: &mut [Verdict], tally: &mut Tally) {
+        let request = self.claims.request();
+        let mut holders = Holders::default();
+        for (index, plan) in request.plans.plans().iter().enumerate() {
+            let placeholder = &mut verdicts[plan.event_index()];
+            let sighting = plan.sighting();
+            if let Some(time) = sighting.time {
+                tally.lag_ns(if time < self.now {
+                    time.distance_ns(self.now)
+                } else {
+                    0
+                });
+            }
+            let verdict = match &self.claims.outcomes()[index] {
+                Ok(ClaimOutcome::Claimed { nonce, adopted }) => {
+                    if *adopted {
+                        tally.adopted();
+                    }
+                    Verdict::admitted(
+                        sighting,
+                        self.policy,
+                        self.now,
+                        (!self.omit_claims).then_some(*nonce),
+                    )
+                }
+                Ok(ClaimOutcome::Lost(rival)) => {
+                    let copy_of = rival
+                        .standing
+                        .nonce()
+                        .and_then(|nonce| holders.find(request, nonce));
+                    Verdict {
+                        copy_of_index: copy_of
+                            .filter(|first| *first < index)
+                            .map(|first| request.plans.plans()[first].event_index() as u32),
+                        ..Verdict::repeated(plan.kind(), sighting, rival, self.policy)
+                    }
+                }
+                Ok(ClaimOutcome::Own) => self.engine.undecided(self.policy, StoreError::Protocol),
+                Err(error) => self.engine.undecided(self.policy, *error),
+            };
+            *placeholder = Verdict {
+                time_clamped: placeholder.time_clamped,
+                ..verdict
+            };
+        }
+    }
+}
+
+/// Which plan of the request holds a nonce; made when the first event loses to something.
+#[derive(Default)]
+struct Holders(Option<HashMap<u64, usize>>);
+
+impl Holders {
+    fn find(&mut self, request: &ClaimRequest, nonce: Nonce) -> Option<usize> {
+        self.0
+            .get_or_insert_with(|| {
+                request
+                    .nonces
+                    .iter()
+                    .enumerate()
+                    .map(|(index, nonce)| (nonce.holder(), index))
+                    .collect()
+            })
+            .get(&nonce.holder())
+            .copied()
+    }
+}
+
+/// The verdicts of one request. Dropped before [`Admission::delivered`], it gives back its claims.
+#[derive(Debug)]
+pub struct Admission {
+    namespace: Arc<Namespace>,
+    verdicts: Vec<Verdict>,
+    claims: Claims,
+}
+
+impl Admission {
+    pub fn policy(&self) -> &Policy {
+        self.namespace.policy()
+    }
+
+    pub fn is_shadow(&self) -> bool {
+        self.policy().mode() == Mode::Shadow
+    }
+
+    pub fn verdicts(&self) -> &[Verdict] {
+        &self.verdicts
+    }
+
+    /// One verdict for each event, with the token that settles its claim.
+    pub fn answers(&self) -> impl Iterator<Item = (&Verdict, Option<Token<'_>>)> {
+        let batch = &self.claims.request().plans;
+        let mut plans = batch.plans().iter().peekable();
+        self.verdicts
+            .iter()
+            .enumerate()
+            .map(move |(index, verdict)| {
+                let plan = plans.next_if(|plan| plan.event_index() == index);
+                let token = plan.zip(verdict.claim).map(|(plan, nonce)| Token {
+                    namespace: self.namespace.tag,
+                    nonce,
+                    partition: plan.partition(),
+                    key: batch.primary(plan),
+                });
+                (verdict, token)
+            })
+    }
+
+    /// The answer was handed to the transport: the claims stand.
+    pub fn delivered(mut self) {
+        self.claims.keep();
+    }
+}

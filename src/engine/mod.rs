@@ -1,0 +1,236 @@
+//! The use cases: admit, settle, explain; what a store outage means.
+
+pub mod admit;
+pub mod breaker;
+pub mod explain;
+pub mod keeper;
+pub mod settle;
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use arc_swap::ArcSwapOption;
+
+use self::breaker::Breaker;
+use crate::{
+    clock::Clock,
+    domain::{
+        policy::{FailureMode, Policy},
+        token::NamespaceTag,
+        verdict::{Reason, Verdict},
+    },
+    store::{NamespaceId, Store, StoreError},
+    telemetry::{counters::Counters, store_errors::StoreErrors},
+};
+
+/// What every surface shares.
+#[derive(Debug)]
+pub struct Engine {
+    namespaces: Vec<Arc<Namespace>>,
+    by_name: HashMap<String, NamespaceId>,
+    by_tag: HashMap<NamespaceTag, NamespaceId>,
+    store: Arc<dyn Store>,
+    breaker: Breaker,
+    clock: Clock,
+    store_errors: StoreErrors,
+    max_events_per_request: usize,
+}
+
+/// A configured namespace and what became of it.
+#[derive(Debug)]
+pub struct Namespace {
+    id: NamespaceId,
+    tag: NamespaceTag,
+    policy: Arc<Policy>,
+    counters: Counters,
+    /// Why it is not served: another contract stood at the first contact.
+    refused: ArcSwapOption<String>,
+}
+
+impl Namespace {
+    pub fn policy(&self) -> &Arc<Policy> {
+        &self.policy
+    }
+
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    pub fn refused(&self) -> Option<Arc<String>> {
+        self.refused.load_full()
+    }
+}
+
+/// A request that is refused as a whole, before any claim.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestFault {
+    #[error("there is no namespace {0:?}; configured are: {1}")]
+    UnknownNamespace(String, String),
+    #[error("the request holds no {0}; send at least one")]
+    Empty(&'static str),
+    #[error(
+        "the request holds {count} {what}; at most {limit} are allowed (limits.max_events_per_request)"
+    )]
+    TooMany {
+        what: &'static str,
+        count: usize,
+        limit: usize,
+    },
+    #[error("request_id is not a UUID; make a fresh one for each call, or leave it empty")]
+    BadRequestId,
+    #[error(
+        "the answer could take {bytes} bytes; at most {limit} are allowed (limits.max_response_bytes): send fewer events a request"
+    )]
+    ResponseTooLarge { bytes: usize, limit: usize },
+    #[error("the request names no operation")]
+    NoOperation,
+    #[error("{0}")]
+    Invalid(&'static str),
+    #[error("namespace {namespace} is not served: {why}")]
+    ContractMismatch { namespace: String, why: String },
+    #[error("the queue to the store is full; try again")]
+    Overloaded { retry_after: Duration },
+    #[error("this needs the store, which is unavailable: {0}")]
+    StoreUnavailable(StoreError),
+    #[error("the deadline passed")]
+    DeadlineExceeded,
+}
+
+impl Engine {
+    pub fn new(
+        policies: Vec<Arc<Policy>>,
+        store: Arc<dyn Store>,
+        clock: Clock,
+        max_events_per_request: usize,
+    ) -> Self {
+        let namespaces: Vec<Arc<Namespace>> = policies
+            .into_iter()
+            .zip(0..)
+            .map(|(policy, index)| {
+                Arc::new(Namespace {
+                    id: NamespaceId(index),
+                    tag: NamespaceTag::new(policy.name()),
+                    policy,
+                    counters: Counters::default(),
+                    refused: ArcSwapOption::empty(),
+                })
+            })
+            .collect();
+        Self {
+            by_name: namespaces
+                .iter()
+                .map(|ns| (ns.policy.name().to_string(), ns.id))
+                .collect(),
+            by_tag: namespaces.iter().map(|ns| (ns.tag, ns.id)).collect(),
+            namespaces,
+            store,
+            breaker: Breaker::default(),
+            clock,
+            store_errors: StoreErrors::default(),
+            max_events_per_request,
+        }
+    }
+
+    pub fn namespaces(&self) -> &[Arc<Namespace>] {
+        &self.namespaces
+    }
+
+    pub fn namespace(&self, name: &str) -> Result<&Arc<Namespace>, RequestFault> {
+        match self.by_name.get(name) {
+            Some(id) => Ok(&self.namespaces[usize::from(id.0)]),
+            None => {
+                let names: Vec<&str> = self
+                    .namespaces
+                    .iter()
+                    .map(|ns| ns.policy.name().as_str())
+                    .collect();
+                let asked: String = name.chars().take(80).collect();
+                Err(RequestFault::UnknownNamespace(asked, names.join(", ")))
+            }
+        }
+    }
+
+    /// A namespace that is served.
+    fn served(&self, name: &str) -> Result<&Arc<Namespace>, RequestFault> {
+        let namespace = self.namespace(name)?;
+        match namespace.refused() {
+            None => Ok(namespace),
+            Some(why) => Err(RequestFault::ContractMismatch {
+                namespace: name.to_owned(),
+                why: why.to_string(),
+            }),
+        }
+    }
+
+    fn by_tag(&self, tag: NamespaceTag) -> Option<&Arc<Namespace>> {
+        self.by_tag
+            .get(&tag)
+            .map(|id| &self.namespaces[usize::from(id.0)])
+    }
+
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    pub fn breaker(&self) -> &Breaker {
+        &self.breaker
+    }
+
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    pub fn store_errors(&self) -> &StoreErrors {
+        &self.store_errors
+    }
+
+    fn check_count(&self, what: &'static str, count: usize) -> Result<(), RequestFault> {
+        match count {
+            0 => Err(RequestFault::Empty(what)),
+            count if count > self.max_events_per_request => Err(RequestFault::TooMany {
+                what,
+                count,
+                limit: self.max_events_per_request,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// What is said about an event that the store did not decide about.
+    fn undecided(&self, policy: &Policy, error: StoreError) -> Verdict {
+        let retry_after = Some(self.breaker.retry_after(self.clock.monotonic_ms()));
+        let degraded = |reason: Reason| Verdict {
+            degraded: true,
+            ..Verdict::of(reason)
+        };
+        match (error, policy.failure_mode()) {
+            (StoreError::Overloaded, _) => Verdict {
+                retry_after,
+                ..degraded(Reason::Overloaded)
+            },
+            (_, FailureMode::Open) => degraded(Reason::FailOpen),
+            (_, FailureMode::Closed) => Verdict {
+                retry_after,
+                ..degraded(Reason::StoreUnavailable)
+            },
+        }
+    }
+
+    /// Tells the breaker how an operation on the store went, and counts its errors.
+    fn observe<T>(&self, results: impl IntoIterator<Item = Result<T, StoreError>>) {
+        let (mut decided, mut outages) = (0_usize, 0_usize);
+        for result in results {
+            match result {
+                Ok(_) => decided += 1,
+                Err(error) => {
+                    self.store_errors.count(error);
+                    outages += usize::from(error.is_outage());
+                }
+            }
+        }
+        if decided > 0 {
+            self.breaker.succeeded();
+        } else if outages > 0 && self.breaker.failed() {
+            tracing::error!("the store is unavailable: failure modes apply until a probe succeeds");
+        }
+    }
+}

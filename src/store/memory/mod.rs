@@ -1,0 +1,338 @@
+//! The embedded store: claims in this process, for one instance.
+//!
+//! Many small tables, each behind its own lock and chosen by the subject's partition, so that a
+//! claim is one lock, growth moves one small table, and requests seldom meet. A live claim is never
+//! evicted: where the bound on memory is reached the store is full, which is an outage and not a
+//! first sighting. Claims are forgotten by a hand that passes over a few slots at every call and a
+//! few tables at every tick, so that expiry costs a bounded amount and never a full sweep.
+
+mod shard;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+
+use self::shard::{Key, Shard};
+use super::{
+    ClaimOutcome, ClaimRequest, Claims, ContractAssertion, Found, GiveBack, QueueFull, Reply,
+    SettleRequest, Store, StoreError, StoreStats,
+};
+use crate::{
+    clock::Clock,
+    domain::{
+        claim::{self, ClaimState, Record, SettleEffect, SettleOutcome, Standing, Vicinity},
+        key::{KeyName, Partition},
+        plan::Plan,
+    },
+};
+
+/// At ten million claims a table holds 2,400: moving it takes tens of microseconds.
+const SHARDS: usize = 4096;
+/// A pass of the hand over a table takes a quarter as many claims as the table has slots.
+const SLOTS_PER_CLAIM: usize = 4;
+/// A claim that finds no memory passes over this many before it gives up.
+const SLOTS_WHEN_FULL: usize = 256;
+/// Tables that one tick passes over, so that an idle store is clean after eight ticks.
+const SHARDS_PER_TICK: usize = SHARDS / 8;
+
+/// Claims in this process.
+#[derive(Debug)]
+pub struct MemoryStore {
+    shards: Box<[Mutex<Shard>]>,
+    clock: Clock,
+    hasher: hashbrown::DefaultHashBuilder,
+    usage: Usage,
+    next_tick_shard: AtomicUsize,
+    given_back: AtomicU64,
+}
+
+/// What the tables hold, together. Signed: shards report differences in any order.
+#[derive(Debug)]
+struct Usage {
+    bytes: AtomicI64,
+    claims: AtomicI64,
+    max_bytes: i64,
+}
+
+impl MemoryStore {
+    pub fn new(clock: Clock, max_bytes: u64) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::new(Shard::default())).collect(),
+            clock,
+            hasher: hashbrown::DefaultHashBuilder::default(),
+            usage: Usage {
+                bytes: AtomicI64::new(0),
+                claims: AtomicI64::new(0),
+                max_bytes: i64::try_from(max_bytes).unwrap_or(i64::MAX),
+            },
+            next_tick_shard: AtomicUsize::new(0),
+            given_back: AtomicU64::new(0),
+        }
+    }
+
+    /// Forgets what expired in some of the tables and gives their memory back. Called once a second.
+    pub fn tick(&self) {
+        let now_ms = self.clock.monotonic_ms();
+        for _ in 0..SHARDS_PER_TICK {
+            let index = self.next_tick_shard.fetch_add(1, Ordering::Relaxed) % SHARDS;
+            let mut shard = self.shards[index].lock();
+            self.tracked(&mut shard, |shard| shard.sweep_all(now_ms, &self.hasher));
+        }
+    }
+
+    fn with_shard<T>(&self, partition: Partition, work: impl FnOnce(&mut Shard) -> T) -> T {
+        let mut shard = self.shards[partition.0 as usize % SHARDS].lock();
+        self.tracked(&mut shard, work)
+    }
+
+    /// Runs `work` and adds what it changed to the store's usage.
+    fn tracked<T>(&self, shard: &mut Shard, work: impl FnOnce(&mut Shard) -> T) -> T {
+        let (bytes, claims) = (shard.bytes(), shard.len());
+        let result = work(shard);
+        let delta = |before: usize, after: usize| after as i64 - before as i64;
+        if shard.bytes() != bytes {
+            self.usage
+                .bytes
+                .fetch_add(delta(bytes, shard.bytes()), Ordering::Relaxed);
+        }
+        if shard.len() != claims {
+            self.usage
+                .claims
+                .fetch_add(delta(claims, shard.len()), Ordering::Relaxed);
+        }
+        result
+    }
+
+    fn key<'a>(&self, request: &ClaimRequest, name: KeyName<'a>) -> Key<'a> {
+        Key::new(request.namespace, name, &self.hasher)
+    }
+
+    fn decide(
+        &self,
+        request: &ClaimRequest,
+        index: usize,
+        round: Round,
+        now_ms: u64,
+    ) -> Result<ClaimOutcome, StoreError> {
+        let plan = &request.plans.plans()[index];
+        let nonce = request.nonces[index];
+        let primary = self.key(request, request.plans.primary(plan));
+        self.with_shard(plan.partition(), |shard| {
+            shard.sweep(SLOTS_PER_CLAIM, now_ms);
+            let standing = shard.get(&primary, now_ms);
+            if let Some(own) =
+                standing.filter(|own| request.recognises_own && own.nonce.same_holder(nonce))
+            {
+                match round {
+                    Round::First => return Ok(ClaimOutcome::Own),
+                    Round::Adopting if may_adopt(own.state, request.state) => {
+                        let nonce = own.nonce.with_attempt(own.nonce.attempt().wrapping_add(1));
+                        let expires_at_ms = now_ms.saturating_add(request.hold.get());
+                        shard.replace(&primary, &plan.record(request.state, nonce), expires_at_ms);
+                        return Ok(ClaimOutcome::Claimed {
+                            nonce,
+                            adopted: true,
+                        });
+                    }
+                    Round::Adopting => {}
+                }
+            }
+            if let Some(rival) = self.rival(request, plan, shard, standing, now_ms) {
+                return Ok(ClaimOutcome::Lost(rival));
+            }
+            if !self.has_room(shard, &primary, now_ms) {
+                return Err(StoreError::Full);
+            }
+            let expires_at_ms = now_ms.saturating_add(request.hold.get());
+            shard.insert(
+                &primary,
+                &plan.record(request.state, nonce),
+                expires_at_ms,
+                &self.hasher,
+            );
+            Ok(ClaimOutcome::Claimed {
+                nonce,
+                adopted: false,
+            })
+        })
+    }
+
+    fn rival(
+        &self,
+        request: &ClaimRequest,
+        plan: &Plan,
+        shard: &Shard,
+        primary: Option<Record>,
+        now_ms: u64,
+    ) -> Option<claim::Rival> {
+        if primary.is_none() && !plan.has_neighbours() {
+            return None;
+        }
+        let on_primary = primary.map(|record| (Vicinity::PRIMARY, Standing::Record(record)));
+        let beside = request
+            .plans
+            .neighbours(plan)
+            .filter_map(|(name, vicinity)| {
+                let record = shard.get(&self.key(request, name), now_ms)?;
+                Some((vicinity, Standing::Record(record)))
+            });
+        claim::rival(
+            plan.sighting(),
+            request.guards,
+            on_primary.into_iter().chain(beside),
+        )
+    }
+
+    /// Is there memory for the key, if need be after some of what expired has gone?
+    fn has_room(&self, shard: &mut Shard, key: &Key<'_>, now_ms: u64) -> bool {
+        let bytes = shard.bytes();
+        let fits = |shard: &Shard| {
+            let growth = shard.growth_bytes(key);
+            let change = growth as i64 - (bytes - shard.bytes()) as i64;
+            growth == 0 || self.usage.bytes.load(Ordering::Relaxed) + change <= self.usage.max_bytes
+        };
+        fits(shard) || {
+            shard.sweep(SLOTS_WHEN_FULL, now_ms);
+            fits(shard)
+        }
+    }
+
+    fn settle_one(&self, request: &SettleRequest, index: usize, now_ms: u64) -> SettleOutcome {
+        let item = &request.items[index];
+        let key = Key::new(item.namespace, request.key(item), &self.hasher);
+        self.with_shard(item.partition, |shard| {
+            let Some(own) = shard
+                .get(&key, now_ms)
+                .filter(|found| found.nonce.same_holder(item.nonce))
+            else {
+                return SettleOutcome::NotHeld;
+            };
+            let (outcome, effect) = claim::settle(request.action, own.state);
+            let expires_at_ms = now_ms.saturating_add(item.hold.get());
+            match effect {
+                SettleEffect::Confirm => {
+                    let confirmed = Record {
+                        state: ClaimState::Confirmed,
+                        ..own
+                    };
+                    shard.replace(&key, &confirmed, expires_at_ms);
+                }
+                SettleEffect::Extend => shard.replace(&key, &own, expires_at_ms),
+                SettleEffect::Delete => shard.remove(&key),
+                SettleEffect::Nothing => {}
+            }
+            outcome
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Round {
+    First,
+    Adopting,
+}
+
+/// An unsettled claim may be taken over; a confirmed one only by a call that stores confirmed at
+/// once, since then it is its own work and not a settled one.
+fn may_adopt(found: ClaimState, stores: ClaimState) -> bool {
+    match found {
+        ClaimState::Pending | ClaimState::Claimed => true,
+        ClaimState::Confirmed => stores == ClaimState::Confirmed,
+    }
+}
+
+impl Store for MemoryStore {
+    fn claim(self: Arc<Self>, request: Arc<ClaimRequest>) -> Result<Reply<Claims>, QueueFull> {
+        let now_ms = self.clock.monotonic_ms();
+        let outcomes = (0..request.plans.plans().len())
+            .map(|plan| self.decide(&request, plan, Round::First, now_ms))
+            .collect();
+        Ok(Reply::ready(Claims::new(self, request, outcomes)))
+    }
+
+    fn adopt(self: Arc<Self>, request: Arc<ClaimRequest>, plans: Vec<usize>) -> Reply<Claims> {
+        let now_ms = self.clock.monotonic_ms();
+        let mut outcomes = vec![Ok(ClaimOutcome::Own); request.plans.plans().len()];
+        for plan in plans {
+            outcomes[plan] = self.decide(&request, plan, Round::Adopting, now_ms);
+        }
+        Reply::ready(Claims::new(self, request, outcomes))
+    }
+
+    fn give_back(&self, request: &Arc<ClaimRequest>, claims: Vec<GiveBack>) {
+        let now_ms = self.clock.monotonic_ms();
+        for GiveBack { plan, nonce } in claims {
+            let plan = &request.plans.plans()[plan];
+            let key = self.key(request, request.plans.primary(plan));
+            self.with_shard(plan.partition(), |shard| {
+                if shard
+                    .get(&key, now_ms)
+                    .is_some_and(|found| found.nonce == nonce)
+                {
+                    shard.remove(&key);
+                    self.given_back.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    }
+
+    fn settle(
+        &self,
+        request: SettleRequest,
+    ) -> Result<Reply<Vec<Result<SettleOutcome, StoreError>>>, QueueFull> {
+        let now_ms = self.clock.monotonic_ms();
+        let outcomes = (0..request.items.len())
+            .map(|index| Ok(self.settle_one(&request, index, now_ms)))
+            .collect();
+        Ok(Reply::ready(outcomes))
+    }
+
+    fn inspect(&self, request: Arc<ClaimRequest>) -> Reply<Result<Vec<Option<Found>>, StoreError>> {
+        let now_ms = self.clock.monotonic_ms();
+        let Some(plan) = request.plans.plans().first() else {
+            return Reply::ready(Ok(Vec::new()));
+        };
+        let found = self.with_shard(plan.partition(), |shard| {
+            request
+                .plans
+                .keys(plan)
+                .map(|(name, _)| {
+                    let (record, expires_at_ms) =
+                        shard.get_with_expiry(&self.key(&request, name), now_ms)?;
+                    let expires_in = Duration::from_millis(expires_at_ms.saturating_sub(now_ms));
+                    Some(Found {
+                        standing: Standing::Record(record),
+                        expires_in: Some(expires_in),
+                    })
+                })
+                .collect()
+        });
+        Reply::ready(Ok(found))
+    }
+
+    fn probe(&self) -> Reply<Result<(), StoreError>> {
+        Reply::ready(Ok(()))
+    }
+
+    /// Nobody else sees this store, so that the line that stands is always one's own.
+    fn assert_contract(&self, assertion: ContractAssertion) -> Reply<Result<String, StoreError>> {
+        Reply::ready(Ok(assertion.line))
+    }
+
+    fn stats(&self) -> StoreStats {
+        let gauge =
+            |value: &AtomicI64| Some(u64::try_from(value.load(Ordering::Relaxed)).unwrap_or(0));
+        StoreStats {
+            claims: gauge(&self.usage.claims),
+            bytes: gauge(&self.usage.bytes),
+            given_back: self.given_back.load(Ordering::Relaxed),
+            ..StoreStats::default()
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! One of the embedded store's tables.
+//!
+//! A claim under a digest is one slot of 64 bytes, a cache line; a keyed claim holds its id.
+//! State, flags, namespace and expiry are packed into one word.
+
+use std::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashTable, hash_table::Entry};
+
+use crate::{
+    domain::{
+        claim::{ClaimState, Nonce, Record, Sighting},
+        key::KeyName,
+        place::Position,
+        time::EventTime,
+    },
+    store::NamespaceId,
+};
+
+/// A key with its hash, which is seeded at random so that nobody can choose ids that collide.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Key<'a> {
+    namespace: NamespaceId,
+    name: Name<'a>,
+    hash: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Name<'a> {
+    Digest([u64; 2]),
+    Id(&'a [u8]),
+}
+
+impl<'a> Key<'a> {
+    pub(super) fn new(
+        namespace: NamespaceId,
+        name: KeyName<'a>,
+        hasher: &DefaultHashBuilder,
+    ) -> Self {
+        match name {
+            KeyName::Decimal(digest) | KeyName::Hex(digest) => {
+                let digest = [(digest >> 64) as u64, digest as u64];
+                Self {
+                    namespace,
+                    name: Name::Digest(digest),
+                    hash: hash_digest(namespace, digest, hasher),
+                }
+            }
+            KeyName::Id(id) => Self {
+                namespace,
+                name: Name::Id(id),
+                hash: hash_id(namespace, id, hasher),
+            },
+        }
+    }
+}
+
+fn hash_digest(namespace: NamespaceId, digest: [u64; 2], hasher: &DefaultHashBuilder) -> u64 {
+    hasher.hash_one((namespace, digest))
+}
+
+fn hash_id(namespace: NamespaceId, id: &[u8], hasher: &DefaultHashBuilder) -> u64 {
+    hasher.hash_one((namespace, id))
+}
+
+/// Expiry in milliseconds (44 bits: 557 years), namespace (16), flags (2), state (2).
+#[derive(Clone, Copy, Debug)]
+struct Meta(u64);
+
+impl Meta {
+    const HAS_HASH: u64 = 1 << 2;
+    const HAS_POSITION: u64 = 1 << 3;
+    const MAX_EXPIRY_MS: u64 = (1 << 44) - 1;
+
+    fn new(namespace: NamespaceId, record: &Record, expires_at_ms: u64) -> Self {
+        let sighting = &record.sighting;
+        Self(
+            expires_at_ms.min(Self::MAX_EXPIRY_MS) << 20
+                | u64::from(namespace.0) << 4
+                | u64::from(sighting.position.is_some()) * Self::HAS_POSITION
+                | u64::from(sighting.content_hash.is_some()) * Self::HAS_HASH
+                | record.state as u64,
+        )
+    }
+
+    const fn expires_at_ms(self) -> u64 {
+        self.0 >> 20
+    }
+
+    const fn is_live(self, now_ms: u64) -> bool {
+        self.expires_at_ms() > now_ms
+    }
+
+    const fn namespace(self) -> NamespaceId {
+        NamespaceId((self.0 >> 4) as u16)
+    }
+
+    const fn state(self) -> ClaimState {
+        match self.0 & 3 {
+            1 => ClaimState::Pending,
+            2 => ClaimState::Claimed,
+            _ => ClaimState::Confirmed,
+        }
+    }
+
+    fn content_hash(self, stored: u64) -> Option<u64> {
+        (self.0 & Self::HAS_HASH != 0).then_some(stored)
+    }
+}
+
+/// Every claim under a digest has a time: only keyed events have none.
+#[derive(Debug)]
+struct DigestSlot {
+    digest: [u64; 2],
+    meta: Meta,
+    nonce: u64,
+    time_unix_nanos: i64,
+    content_hash: u64,
+    latitude_deg: f64,
+    longitude_deg: f64,
+}
+
+const _: () = assert!(size_of::<DigestSlot>() == 64);
+
+impl DigestSlot {
+    fn new(namespace: NamespaceId, digest: [u64; 2], record: &Record, expires_at_ms: u64) -> Self {
+        let Sighting {
+            time,
+            content_hash,
+            position,
+        } = record.sighting;
+        let degrees = |read: fn(Position) -> f64| position.map_or(0.0, read);
+        Self {
+            digest,
+            meta: Meta::new(namespace, record, expires_at_ms),
+            nonce: u64::from_be_bytes(record.nonce.to_bytes()),
+            time_unix_nanos: time.map_or(0, EventTime::unix_nanos),
+            content_hash: content_hash.unwrap_or(0),
+            latitude_deg: degrees(Position::latitude_deg),
+            longitude_deg: degrees(Position::longitude_deg),
+        }
+    }
+
+    fn record(&self) -> Record {
+        let has_position = self.meta.0 & Meta::HAS_POSITION != 0;
+        Record {
+            state: self.meta.state(),
+            nonce: Nonce::from_bytes(self.nonce.to_be_bytes()),
+            sighting: Sighting {
+                time: Some(EventTime::from_unix_nanos(self.time_unix_nanos)),
+                content_hash: self.meta.content_hash(self.content_hash),
+                position: has_position
+                    .then(|| Position::from_stored(self.latitude_deg, self.longitude_deg)),
+            },
+        }
+    }
+}
+
+#[derive(Debug)]
+struct IdSlot {
+    id: Box<[u8]>,
+    meta: Meta,
+    nonce: u64,
+    content_hash: u64,
+}
+
+impl IdSlot {
+    fn record(&self) -> Record {
+        Record {
+            state: self.meta.state(),
+            nonce: Nonce::from_bytes(self.nonce.to_be_bytes()),
+            sighting: Sighting {
+                content_hash: self.meta.content_hash(self.content_hash),
+                ..Sighting::default()
+            },
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Shard {
+    digests: HashTable<DigestSlot>,
+    ids: HashTable<IdSlot>,
+    id_bytes: usize,
+    hand: usize,
+}
+
+impl Shard {
+    pub(super) fn len(&self) -> usize {
+        self.digests.len() + self.ids.len()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.digests.allocation_size() + self.ids.allocation_size() + self.id_bytes
+    }
+
+    pub(super) fn get(&self, key: &Key<'_>, now_ms: u64) -> Option<Record> {
+        self.get_with_expiry(key, now_ms).map(|(record, _)| record)
+    }
+
+    /// The live claim under a key and when it expires.
+    pub(super) fn get_with_expiry(&self, key: &Key<'_>, now_ms: u64) -> Option<(Record, u64)> {
+        let (meta, record) = match key.name {
+            Name::Digest(digest) => {
+                let slot = self
+                    .digests
+                    .find(key.hash, same_digest(key.namespace, digest))?;
+                (slot.meta, slot.record())
+            }
+            Name::Id(id) => {
+                let slot = self.ids.find(key.hash, same_id(key.namespace, id))?;
+                (slot.meta, slot.record())
+            }
+        };
+        meta.is_live(now_ms)
+            .then_some((record, meta.expires_at_ms()))
+    }
+
+    /// What the insertion of the key would allocate.
+    pub(super) fn growth_bytes(&self, key: &Key<'_>) -> usize {
+        const FIRST_TABLE_BYTES: usize = 512;
+        match key.name {
+            Name::Digest(_) if self.digests.len() < self.digests.capacity() => 0,
+            Name::Digest(_) => self.digests.allocation_size().max(FIRST_TABLE_BYTES),
+            Name::Id(id) if self.ids.len() < self.ids.capacity() => id.len(),
+            Name::Id(id) => self.ids.allocation_size().max(FIRST_TABLE_BYTES) + id.len(),
+        }
+    }
+
+    /// Stores a claim, over whatever expired one stands there.
+    pub(super) fn insert(
+        &mut self,
+        key: &Key<'_>,
+        record: &Record,
+        expires_at_ms: u64,
+        hasher: &DefaultHashBuilder,
+    ) {
+        let namespace = key.namespace;
+        match key.name {
+            Name::Digest(digest) => {
+                let slot = DigestSlot::new(namespace, digest, record, expires_at_ms);
+                let rehash =
+                    |slot: &DigestSlot| hash_digest(slot.meta.namespace(), slot.digest, hasher);
+                match self
+                    .digests
+                    .entry(key.hash, same_digest(namespace, digest), rehash)
+                {
+                    Entry::Occupied(mut entry) => *entry.get_mut() = slot,
+                    Entry::Vacant(entry) => {
+                        entry.insert(slot);
+                    }
+                }
+            }
+            Name::Id(id) => {
+                let meta = Meta::new(namespace, record, expires_at_ms);
+                let nonce = u64::from_be_bytes(record.nonce.to_bytes());
+                let content_hash = record.sighting.content_hash.unwrap_or(0);
+                let rehash = |slot: &IdSlot| hash_id(slot.meta.namespace(), &slot.id, hasher);
+                match self.ids.entry(key.hash, same_id(namespace, id), rehash) {
+                    Entry::Occupied(mut entry) => {
+                        let slot = entry.get_mut();
+                        (slot.meta, slot.nonce, slot.content_hash) = (meta, nonce, content_hash);
+                    }
+                    Entry::Vacant(entry) => {
+                        self.id_bytes += id.len();
+                        entry.insert(IdSlot {
+                            id: id.into(),
+                            meta,
+                            nonce,
+                            content_hash,
+                        });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Overwrites a claim that is there.
+    pub(super) fn replace(&mut self, key: &Key<'_>, record: &Record, expires_at_ms: u64) {
+        let meta = Meta::new(key.namespace, record, expires_at_ms);
+        let nonce = u64::from_be_bytes(record.nonce.to_bytes());
+        match key.name {
+            Name::Digest(digest) => {
+                if let Some(slot) = self
+                    .digests
+                    .find_mut(key.hash, same_digest(key.namespace, digest))
+                {
+                    *slot = DigestSlot::new(key.namespace, digest, record, expires_at_ms);
+                }
+            }
+            Name::Id(id) => {
+                if let Some(slot) = self.ids.find_mut(key.hash, same_id(key.namespace, id)) {
+                    slot.content_hash = record.sighting.content_hash.unwrap_or(0);
+                    (slot.meta, slot.nonce) = (meta, nonce);
+                }
+            }
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: &Key<'_>) {
+        match key.name {
+            Name::Digest(digest) => {
+                if let Ok(entry) = self
+                    .digests
+                    .find_entry(key.hash, same_digest(key.namespace, digest))
+                {
+                    entry.remove();
+                }
+            }
+            Name::Id(id) => {
+                if let Ok(entry) = self.ids.find_entry(key.hash, same_id(key.namespace, id)) {
+                    self.id_bytes -= entry.remove().0.id.len();
+                }
+            }
+        }
+    }
+
+    /// Moves the hand over `slots` slots and removes what expired there.
+    pub(super) fn sweep(&mut self, slots: usize, now_ms: u64) {
+        let total = self.digests.num_buckets() + self.ids.num_buckets();
+        for _ in 0..slots.min(total) {
+            self.hand = if self.hand + 1 < total {
+                self.hand + 1
+            } else {
+                0
+            };
+            self.clear_if_expired(self.hand, now_ms);
+        }
+    }
+
+    /// Removes all that expired, and shrinks tables that are nearly empty.
+    pub(super) fn sweep_all(&mut self, now_ms: u64, hasher: &DefaultHashBuilder) {
+        for slot in 0..self.digests.num_buckets() + self.ids.num_buckets() {
+            self.clear_if_expired(slot, now_ms);
+        }
+        if self.digests.len() * 8 < self.digests.capacity() {
+            let rehash =
+                |slot: &DigestSlot| hash_digest(slot.meta.namespace(), slot.digest, hasher);
+            self.digests.shrink_to(self.digests.len() * 2, rehash);
+        }
+        if self.ids.len() * 8 < self.ids.capacity() {
+            let rehash = |slot: &IdSlot| hash_id(slot.meta.namespace(), &slot.id, hasher);
+            self.ids.shrink_to(self.ids.len() * 2, rehash);
+        }
+    }
+
+    /// Slots are counted through the digests' table and then the ids'.
+    fn clear_if_expired(&mut self, slot: usize, now_ms: u64) {
+        let expired = |meta: Meta| !meta.is_live(now_ms);
+        let digests = self.digests.num_buckets();
+        if slot < digests {
+            if self
+                .digests
+                .get_bucket(slot)
+                .is_some_and(|claim| expired(claim.meta))
+                && let Ok(entry) = self.digests.get_bucket_entry(slot)
+            {
+                entry.remove();
+            }
+        } else if self
+            .ids
+            .get_bucket(slot - digests)
+            .is_some_and(|claim| expired(claim.meta))
+            && let Ok(entry) = self.ids.get_bucket_entry(slot - digests)
+        {
+            self.id_bytes -= entry.remove().0.id.len();
+        }
+    }
+}
+
+fn same_digest(namespace: NamespaceId, digest: [u64; 2]) -> impl Fn(&DigestSlot) -> bool {
+    move |slot| slot.digest == digest && slot.meta.namespace() == namespace
+}
+
+fn same_id(namespace: NamespaceId, id: &[u8]) -> impl Fn(&IdSlot) -> bool {
+    move |slot| *slot.id == *id && slot.meta.namespace() == namespace
+}

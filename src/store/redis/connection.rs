@@ -1,0 +1,188 @@
+//! One connection to Redis: opened with a limit on time, its scripts loaded, its abilities known.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use deadpool_redis::{Manager, Pool, Runtime};
+use redis::{
+    AsyncConnectionConfig, ConnectionInfo, IntoConnectionInfo, Pipeline, ProtocolVersion, PushInfo,
+    PushKind, Value, aio::MultiplexedConnection, io::tcp::TcpSettings,
+};
+use tokio::sync::Notify;
+
+use super::commands::Script;
+use crate::store::StoreError;
+
+/// For connecting, the handshake and loading the scripts together: a healthy server in the same
+/// region needs a tenth of it.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Written to find out whether the server takes writes, and of which form. It expires at once.
+pub(super) const CANARY_KEY: &str = "dedupd:canary";
+
+/// The pool from which lanes take their connections.
+#[derive(Clone)]
+pub(super) struct Connector {
+    pool: Pool,
+}
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connector")
+            .field("status", &self.pool.status())
+            .finish()
+    }
+}
+
+impl Connector {
+    /// `connections` bounds how many there are at a time; `lost` is told when one of them ends.
+    pub(super) fn new(
+        server: ConnectionInfo,
+        connections: usize,
+        lost: Arc<Notify>,
+    ) -> Result<Self, UrlError> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT_TIMEOUT))
+            // The lanes keep the budget themselves: a reply after it still matters to them, and the
+            // client's own default of 500 ms would drop it.
+            .set_response_timeout(None)
+            .set_push_sender(move |push: PushInfo| {
+                if push.kind == PushKind::Disconnection {
+                    lost.notify_one();
+                }
+                Ok::<(), redis::aio::SendError>(())
+            });
+        let manager =
+            Manager::new_with_config(server, config).map_err(|error| UrlError::new(&error))?;
+        let pool = Pool::builder(manager)
+            .max_size(connections)
+            .create_timeout(Some(CONNECT_TIMEOUT))
+            .wait_timeout(Some(CONNECT_TIMEOUT))
+            .runtime(Runtime::Tokio1)
+            .build()
+            .map_err(|error| UrlError(error.to_string()))?;
+        Ok(Self { pool })
+    }
+
+    pub(super) async fn connect(&self) -> Result<Connection, StoreError> {
+        tokio::time::timeout(CONNECT_TIMEOUT, self.open())
+            .await
+            .unwrap_or(Err(StoreError::Timeout))
+    }
+
+    async fn open(&self) -> Result<Connection, StoreError> {
+        use deadpool_redis::PoolError;
+        let mut pooled = self.pool.get().await.map_err(|error| match error {
+            PoolError::Backend(error) => {
+                tracing::debug!(error = error.category(), "could not connect to the store");
+                StoreError::from(&error)
+            }
+            PoolError::Timeout(_) => StoreError::Timeout,
+            PoolError::Closed | PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_) => {
+                StoreError::Connection
+            }
+        })?;
+        let mut setup = Pipeline::new();
+        for script in Script::ALL {
+            setup.cmd("SCRIPT").arg("LOAD").arg(script.source());
+        }
+        setup
+            .cmd("SET")
+            .arg(CANARY_KEY)
+            .arg(1)
+            .arg("NX")
+            .arg("PX")
+            .arg(1)
+            .arg("GET");
+        let count = setup.len();
+        let replies = pooled
+            .send_packed_commands(&setup, 0, count)
+            .await
+            .map_err(|error| StoreError::from(&error))?;
+        let (canary, loaded) = replies.split_last().ok_or(StoreError::Protocol)?;
+        // A server that refuses SCRIPT LOAD is sent the scripts' text each time.
+        let hashes = loaded.iter().map(|reply| match reply {
+            Value::BulkString(hash) => String::from_utf8(hash.clone()).ok(),
+            _ => None,
+        });
+        let sets_and_gets = match canary {
+            // Redis 6.2 knows NX and GET, but not together.
+            Value::ServerError(error) => {
+                !(error.code() == "ERR"
+                    && error.details().is_some_and(|text| text.contains("syntax")))
+            }
+            _ => true,
+        };
+        Ok(Connection {
+            client: (*pooled).clone(),
+            abilities: Arc::new(Abilities {
+                hashes: hashes.collect(),
+                sets_and_gets,
+            }),
+            _pooled: pooled,
+        })
+    }
+}
+
+/// Why a URL cannot be used; never the URL itself, which may hold a password.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("the store's URL cannot be used: {0}")]
+pub struct UrlError(String);
+
+impl UrlError {
+    fn new(error: &redis::RedisError) -> Self {
+        Self(error.category().to_owned())
+    }
+}
+
+/// Reads a `redis://` URL. The newer protocol is asked for, since only with it the client says
+/// when a connection ends that nothing is waiting for.
+pub(super) fn server(url: &str) -> Result<ConnectionInfo, UrlError> {
+    let info = url
+        .into_connection_info()
+        .map_err(|error| UrlError::new(&error))?;
+    let settings = info
+        .redis_settings()
+        .clone()
+        .set_protocol(ProtocolVersion::RESP3);
+    Ok(info
+        .set_redis_settings(settings)
+        .set_tcp_settings(TcpSettings::default().set_nodelay(true)))
+}
+
+/// What the server behind a connection can do.
+#[derive(Debug)]
+pub(super) struct Abilities {
+    hashes: Vec<Option<String>>,
+    /// `SET … NX … GET`, from Redis 7.0.
+    pub(super) sets_and_gets: bool,
+}
+
+impl Abilities {
+    /// The script's SHA1 on this server, if it took it.
+    pub(super) fn hash(&self, script: Script) -> Option<&str> {
+        self.hashes.get(script as usize)?.as_deref()
+    }
+}
+
+/// A connection that a lane owns. Clones of its client share the one socket, in order.
+pub(super) struct Connection {
+    client: MultiplexedConnection,
+    abilities: Arc<Abilities>,
+    _pooled: deadpool_redis::Connection,
+}
+
+impl Connection {
+    pub(super) fn client(&self) -> MultiplexedConnection {
+        self.client.clone()
+    }
+
+    pub(super) fn abilities(&self) -> &Arc<Abilities> {
+        &self.abilities
+    }
+
+    /// Takes the connection out of the pool, so that nobody gets it again; the socket lives on
+    /// while commands on it are awaited.
+    pub(super) fn retire(self) {
+        let _ = deadpool_redis::Connection::take(self._pooled);
+    }
+}

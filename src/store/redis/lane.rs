@@ -1,0 +1,566 @@
+//! A lane: one connection, the work that is pinned to it, and what happens when it fails.
+//!
+//! Subjects are pinned to lanes by their partition, so that operations on one subject reach Redis
+//! in the order in which they were asked for. Work of concurrent requests is merged into shared
+//! pipelines, and a few pipelines are on their way at a time.
+//!
+//! A pipeline that does not answer within the budget may still be executed. Its connection is
+//! therefore kept, and what it may have claimed is given back on it, behind the claims. If the
+//! connection dies, the debts are given back over a fresh one, twice: the server may still be
+//! reading what the dead one sent.
+
+use std::{
+    collections::VecDeque,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::{FutureExt, StreamExt, future::poll_immediate, stream::FuturesUnordered};
+use redis::{Pipeline, RedisError, Value, aio::MultiplexedConnection};
+use tokio::{
+    sync::{Notify, mpsc},
+    time::{Instant, sleep_until, timeout, timeout_at},
+};
+
+use super::{
+    commands::{Debt, ScriptCall},
+    connection::{Connection, Connector},
+    work::{Share, Work, error_of},
+};
+use crate::{domain::key::KeyScheme, store::StoreError};
+
+/// Pipelines on their way at a time: enough that Redis never waits for this side.
+const MAX_IN_FLIGHT: usize = 4;
+/// Commands in one pipeline. A piece of work may be larger; it is then sent alone.
+const MAX_PIPELINE: usize = 512;
+/// How long the fate of a pipeline that missed its budget is followed.
+const DRAIN_LIMIT: Duration = Duration::from_secs(10);
+/// Pipelines whose fate is followed at a time.
+const MAX_DRAINING: usize = 64;
+/// Debts that wait for a connection; more are abandoned and counted.
+const MAX_DEBTS: usize = 50_000;
+/// Debts in one script call.
+const DEBTS_PER_CALL: usize = 256;
+/// Between the two times that a debt is given back over a fresh connection.
+const SECOND_SEND_AFTER: Duration = Duration::from_millis(1500);
+
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) work: Work,
+    pub(super) queued_at: Instant,
+}
+
+/// What lanes count, together.
+#[derive(Debug, Default)]
+pub(super) struct LaneStats {
+    pub(super) connections: AtomicU64,
+    pub(super) connects: AtomicU64,
+    pub(super) given_back: AtomicU64,
+    pub(super) abandoned: AtomicU64,
+}
+
+type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+pub(super) struct Lane {
+    connector: Connector,
+    lost: Arc<Notify>,
+    schemes: Arc<[KeyScheme]>,
+    budget: Duration,
+    stats: Arc<LaneStats>,
+    waiting: VecDeque<Job>,
+    connection: Option<Connection>,
+    /// Which connection a pipeline was sent on.
+    generation: u64,
+    connecting: Option<Boxed<Result<Connection, StoreError>>>,
+    in_flight: FuturesUnordered<Boxed<Finished>>,
+    draining: FuturesUnordered<Boxed<Drained>>,
+    debts: VecDeque<OwedDebt>,
+    /// The last pipeline missed its budget: give the next one no more than its work has left.
+    suspect: bool,
+    last_answer: Instant,
+}
+
+struct OwedDebt {
+    debt: Debt,
+    sends_left: u8,
+    due: Instant,
+}
+
+/// How a pipeline ended within its budget.
+struct Finished {
+    generation: u64,
+    ending: Ending,
+}
+
+enum Ending {
+    Answered {
+        leave: bool,
+        given_back: u64,
+        again: Vec<(Debt, u8)>,
+    },
+    TooLate {
+        drain: Boxed<Drained>,
+    },
+    Broken {
+        debts: Vec<Debt>,
+    },
+}
+
+/// What became of a pipeline that missed its budget: claims that are still owed, or none.
+struct Drained {
+    given_back: u64,
+    debts: Vec<Debt>,
+}
+
+impl Lane {
+    pub(super) fn new(
+        connector: Connector,
+        lost: Arc<Notify>,
+        schemes: Arc<[KeyScheme]>,
+        budget: Duration,
+        stats: Arc<LaneStats>,
+    ) -> Self {
+        Self {
+            connector,
+            lost,
+            schemes,
+            budget,
+            stats,
+            waiting: VecDeque::new(),
+            connection: None,
+            generation: 0,
+            connecting: None,
+            in_flight: FuturesUnordered::new(),
+            draining: FuturesUnordered::new(),
+            debts: VecDeque::new(),
+            suspect: false,
+            last_answer: Instant::now(),
+        }
+    }
+
+    /// Works until every sender of jobs is gone and the last job is answered.
+    pub(super) async fn run(mut self, mut jobs: mpsc::UnboundedReceiver<Job>) {
+        let mut open = true;
+        while open || !self.waiting.is_empty() || !self.in_flight.is_empty() {
+            self.advance().await;
+            let timer = self.next_timer();
+            tokio::select! {
+                job = jobs.recv(), if open => match job {
+                    Some(job) => {
+                        self.waiting.push_back(job);
+                        // Whatever else has arrived goes into the same pipeline.
+                        while let Ok(job) = jobs.try_recv() {
+                            self.waiting.push_back(job);
+                        }
+                    }
+                    None => open = false,
+                },
+                Some(finished) = self.in_flight.next(), if !self.in_flight.is_empty() => self.finished(finished),
+                Some(drained) = self.draining.next(), if !self.draining.is_empty() => {
+                    self.stats.given_back.fetch_add(drained.given_back, Ordering::Relaxed);
+                    self.owe(drained.debts);
+                }
+                connected = wait_for(&mut self.connecting) => self.connected(connected),
+                () = self.lost.notified() => self.check_connection().await,
+                () = sleep_until(timer) => {}
+            }
+        }
+    }
+
+    /// Sends what can be sent.
+    async fn advance(&mut self) {
+        self.expire_waiting();
+        if self.suspect
+            && self
+                .waiting
+                .iter()
+                .any(|job| matches!(job.work, Work::Canary { .. }))
+        {
+            // A probe must not wait behind a connection that hangs.
+            self.retire();
+        }
+        if self.connection.is_none() {
+            if self.connecting.is_none() && !self.waiting.is_empty() {
+                let connector = self.connector.clone();
+                self.connecting = Some(async move { connector.connect().await }.boxed());
+            }
+            return;
+        }
+        self.queue_due_debts();
+        while !self.waiting.is_empty() && self.in_flight.len() < MAX_IN_FLIGHT {
+            let mut batch = Vec::new();
+            let mut weight = 0;
+            while let Some(job) = self.waiting.front() {
+                if weight > 0 && weight + job.work.weight() > MAX_PIPELINE {
+                    break;
+                }
+                weight += job.work.weight();
+                batch.extend(self.waiting.pop_front());
+            }
+            self.send(batch).await;
+        }
+    }
+
+    async fn send(&mut self, batch: Vec<Job>) {
+        let Some(connection) = &self.connection else {
+            return;
+        };
+        let now = Instant::now();
+        let deadline = match batch.first() {
+            Some(first) if self.suspect => first.queued_at + self.budget,
+            _ => now + self.budget,
+        };
+        let mut pipeline = Pipeline::with_capacity(batch.len());
+        let mut calls = Vec::new();
+        let parts: Vec<(Work, Share)> = batch
+            .into_iter()
+            .map(|job| {
+                let share = job.work.push(
+                    &self.schemes,
+                    connection.abilities(),
+                    &mut pipeline,
+                    &mut calls,
+                );
+                (job.work, share)
+            })
+            .collect();
+        let client = connection.client();
+        let given_up = Arc::new(AtomicBool::new(false));
+        let mut exchange = exchange(client.clone(), pipeline, calls, Arc::clone(&given_up)).boxed();
+        // Polled once here, so that pipelines enter the connection in the order of this loop.
+        let early = poll_immediate(&mut exchange).await;
+        let sent = SentPipeline {
+            parts,
+            client,
+            given_up,
+            schemes: Arc::clone(&self.schemes),
+        };
+        let generation = self.generation;
+        self.in_flight.push(
+            async move {
+                let result = match early {
+                    Some(result) => Ok(result),
+                    None => timeout_at(deadline, &mut exchange).await,
+                };
+                let ending = match result {
+                    Ok(Ok(replies)) => sent.answered(&replies),
+                    Ok(Err(error)) => sent.broken(&error),
+                    Err(_) => sent.too_late(exchange).await,
+                };
+                Finished { generation, ending }
+            }
+            .boxed(),
+        );
+    }
+
+    fn finished(&mut self, finished: Finished) {
+        let is_current = finished.generation == self.generation;
+        match finished.ending {
+            Ending::Answered {
+                leave,
+                given_back,
+                again,
+            } => {
+                self.stats
+                    .given_back
+                    .fetch_add(given_back, Ordering::Relaxed);
+                self.last_answer = Instant::now();
+                if is_current {
+                    self.suspect = false;
+                    if leave {
+                        self.retire();
+                    }
+                }
+                let due = Instant::now() + SECOND_SEND_AFTER;
+                for (debt, sends_left) in again {
+                    self.owe_one(OwedDebt {
+                        debt,
+                        sends_left,
+                        due,
+                    });
+                }
+            }
+            Ending::TooLate { drain } => {
+                self.suspect |= is_current;
+                if self.draining.len() < MAX_DRAINING {
+                    self.draining.push(drain);
+                }
+            }
+            Ending::Broken { debts } => {
+                if is_current {
+                    self.retire();
+                }
+                self.owe(debts);
+            }
+        }
+    }
+
+    fn connected(&mut self, connected: Result<Connection, StoreError>) {
+        self.connecting = None;
+        match connected {
+            Ok(connection) => {
+                self.connection = Some(connection);
+                self.generation += 1;
+                self.suspect = false;
+                self.stats.connections.fetch_add(1, Ordering::Relaxed);
+                self.stats.connects.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(error) => {
+                for job in std::mem::take(&mut self.waiting) {
+                    self.give_up(job, error);
+                }
+            }
+        }
+    }
+
+    /// Some connection ended: if it was this one, nothing has to wait to find out.
+    async fn check_connection(&mut self) {
+        if self.connection.is_some() {
+            self.send(vec![Job {
+                work: Work::Ping,
+                queued_at: Instant::now(),
+            }])
+            .await;
+        }
+    }
+
+    fn retire(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            self.stats.connections.fetch_sub(1, Ordering::Relaxed);
+            connection.retire();
+        }
+    }
+
+    /// Answers the work that has waited a whole budget without being sent.
+    fn expire_waiting(&mut self) {
+        let now = Instant::now();
+        while let Some(job) = self
+            .waiting
+            .pop_front_if(|job| job.queued_at + self.budget <= now)
+        {
+            let error = if self.connection.is_none() {
+                StoreError::Connection
+            } else if self.last_answer > job.queued_at {
+                StoreError::Overloaded
+            } else {
+                StoreError::Timeout
+            };
+            self.give_up(job, error);
+        }
+    }
+
+    /// Answers work that was not sent. Debts are not let go of.
+    fn give_up(&mut self, job: Job, error: StoreError) {
+        if let Work::GiveBack { debts, .. } = job.work {
+            self.owe(debts);
+        } else {
+            job.work.fail(error);
+        }
+    }
+
+    /// Debts to be given back twice.
+    fn owe(&mut self, debts: Vec<Debt>) {
+        let due = Instant::now();
+        for debt in debts {
+            self.owe_one(OwedDebt {
+                debt,
+                sends_left: 2,
+                due,
+            });
+        }
+    }
+
+    fn owe_one(&mut self, owed: OwedDebt) {
+        if self.debts.len() < MAX_DEBTS {
+            self.debts.push_back(owed);
+        } else {
+            self.stats.abandoned.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn queue_due_debts(&mut self) {
+        let now = Instant::now();
+        while self.debts.front().is_some_and(|owed| owed.due <= now) {
+            let sends_left = self.debts.front().map_or(1, |owed| owed.sends_left);
+            let mut debts = Vec::new();
+            while debts.len() < DEBTS_PER_CALL
+                && let Some(owed) = self
+                    .debts
+                    .pop_front_if(|owed| owed.due <= now && owed.sends_left == sends_left)
+            {
+                debts.push(owed.debt);
+            }
+            self.waiting.push_back(Job {
+                work: Work::GiveBack { debts, sends_left },
+                queued_at: now,
+            });
+        }
+    }
+
+    /// When something has to be looked at though nothing happens.
+    fn next_timer(&self) -> Instant {
+        const IDLE: Duration = Duration::from_secs(3600);
+        let waiting = self.waiting.front().map(|job| job.queued_at + self.budget);
+        let owed = self
+            .debts
+            .front()
+            .filter(|_| self.connection.is_some())
+            .map(|owed| owed.due);
+        [waiting, owed]
+            .into_iter()
+            .flatten()
+            .min()
+            .unwrap_or_else(|| Instant::now() + IDLE)
+    }
+}
+
+async fn wait_for(
+    connecting: &mut Option<Boxed<Result<Connection, StoreError>>>,
+) -> Result<Connection, StoreError> {
+    match connecting {
+        Some(connecting) => connecting.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Sends a pipeline; sends again, as text, the scripts that the server has lost.
+async fn exchange(
+    mut client: MultiplexedConnection,
+    pipeline: Pipeline,
+    calls: Vec<(usize, ScriptCall)>,
+    given_up: Arc<AtomicBool>,
+) -> Result<Vec<Value>, RedisError> {
+    let mut replies = client
+        .send_packed_commands(&pipeline, 0, pipeline.len())
+        .await?;
+    let lost: Vec<&(usize, ScriptCall)> = calls
+        .iter()
+        .filter(|(place, _)| {
+            replies.get(*place).is_some_and(|reply| {
+                matches!(reply, Value::ServerError(_)) && error_of(reply) == StoreError::NoScript
+            })
+        })
+        .collect();
+    // Behind a give-back nothing may be claimed any more.
+    if lost.is_empty() || given_up.load(Ordering::Relaxed) {
+        return Ok(replies);
+    }
+    let mut texts = Pipeline::new();
+    for (_, call) in &lost {
+        call.push_text(&mut texts);
+    }
+    let second = client.send_packed_commands(&texts, 0, texts.len()).await?;
+    for ((place, _), reply) in lost.into_iter().zip(second) {
+        replies[*place] = reply;
+    }
+    Ok(replies)
+}
+
+/// A pipeline on its way, with what is needed however it ends.
+struct SentPipeline {
+    parts: Vec<(Work, Share)>,
+    client: MultiplexedConnection,
+    given_up: Arc<AtomicBool>,
+    schemes: Arc<[KeyScheme]>,
+}
+
+impl SentPipeline {
+    fn answered(self, replies: &[Value]) -> Ending {
+        // A demoted or loading server is left at once: the next connection may find the right one.
+        let leave = replies.iter().any(|reply| {
+            matches!(reply, Value::ServerError(_))
+                && matches!(error_of(reply), StoreError::ReadOnly | StoreError::Loading)
+        });
+        let (mut given_back, mut again) = (0, Vec::new());
+        for (work, share) in self.parts {
+            if let Work::GiveBack { debts, sends_left } = work {
+                given_back += deleted(&replies[share.range(replies.len())]);
+                if sends_left > 1 {
+                    again.extend(debts.into_iter().map(|debt| (debt, sends_left - 1)));
+                }
+            } else {
+                work.resolve(&share, replies);
+            }
+        }
+        Ending::Answered {
+            leave,
+            given_back,
+            again,
+        }
+    }
+
+    fn broken(self, error: &RedisError) -> Ending {
+        let mut debts = Vec::new();
+        for (work, _) in self.parts {
+            debts.extend(work.debts(&self.schemes));
+            work.fail(StoreError::from(error));
+        }
+        Ending::Broken { debts }
+    }
+
+    /// Answers the work, and queues what it may have claimed to be given back behind it.
+    async fn too_late(self, pending: Boxed<Result<Vec<Value>, RedisError>>) -> Ending {
+        self.given_up.store(true, Ordering::Relaxed);
+        let mut debts = Vec::new();
+        for (work, _) in self.parts {
+            debts.extend(work.debts(&self.schemes));
+            work.fail(StoreError::Timeout);
+        }
+        let mut pipeline = Pipeline::new();
+        for debts in debts.chunks(DEBTS_PER_CALL) {
+            super::commands::give_back_call(debts).push_text(&mut pipeline);
+        }
+        let mut client = self.client;
+        let mut give_back = async move {
+            if pipeline.is_empty() {
+                return Ok(Vec::new());
+            }
+            client
+                .send_packed_commands(&pipeline, 0, pipeline.len())
+                .await
+        }
+        .boxed();
+        let early = poll_immediate(&mut give_back).await;
+        let drain = async move {
+            let both = async {
+                let claims = pending.await;
+                let given_back = match early {
+                    Some(result) => result,
+                    None => give_back.await,
+                };
+                claims.and(given_back)
+            };
+            match timeout(DRAIN_LIMIT, both).await {
+                Ok(Ok(replies)) => Drained {
+                    given_back: deleted(&replies),
+                    debts: Vec::new(),
+                },
+                Ok(Err(_)) | Err(_) => Drained {
+                    given_back: 0,
+                    debts,
+                },
+            }
+        };
+        Ending::TooLate {
+            drain: drain.boxed(),
+        }
+    }
+}
+
+/// How many claims the give-backs among these replies deleted.
+fn deleted(replies: &[Value]) -> u64 {
+    replies
+        .iter()
+        .map(|reply| {
+            if let Value::Int(count) = reply {
+                u64::try_from(*count).unwrap_or(0)
+            } else {
+                0
+            }
+        })
+        .sum()
+}

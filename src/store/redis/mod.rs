@@ -1,0 +1,360 @@
+//! Claims in Redis, shared by a fleet.
+//!
+//! Work is split by partition over a few lanes, each with one connection; see [`lane`] for order,
+//! budget and what happens when a connection fails.
+
+mod collector;
+mod commands;
+mod connection;
+mod error;
+mod lane;
+mod work;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::future::join_all;
+use tokio::{
+    sync::{Notify, mpsc, oneshot},
+    time::Instant,
+};
+
+pub use self::connection::UrlError;
+use self::{
+    collector::Collector,
+    commands::Adoption,
+    connection::Connector,
+    lane::{Job, Lane, LaneStats},
+    work::Work,
+};
+use super::{
+    ClaimOutcome, ClaimRequest, Claims, ContractAssertion, Found, GiveBack, QueueFull, Reply,
+    SettleRequest, Store, StoreError, StoreStats,
+};
+use crate::domain::{
+    claim::SettleOutcome,
+    key::{KeyScheme, Partition, RESERVED_PREFIX},
+};
+
+/// Redis works on one core: two connections keep it busy while either is read or written.
+const LANES: usize = 2;
+/// A lane has one connection, and a second one while the first is given up.
+const CONNECTIONS_PER_LANE: usize = 2;
+/// Events in one piece of work, so that a large request does not hold up the others and its parts
+/// have a budget each.
+const CHUNK: usize = 256;
+
+#[derive(Clone, Debug)]
+pub struct RedisOptions {
+    /// `redis://[user:password@]host:port[/db]`.
+    pub url: String,
+    /// For each operation, counted from when it is sent.
+    pub budget: Duration,
+    /// How each namespace writes its keys, in the order of their ids.
+    pub schemes: Arc<[KeyScheme]>,
+    /// Bound on events that wait for Redis or its answer.
+    pub max_queued_events: usize,
+}
+
+#[derive(Debug)]
+pub struct RedisStore {
+    lanes: Vec<mpsc::UnboundedSender<Job>>,
+    schemes: Arc<[KeyScheme]>,
+    budget: Duration,
+    queue: Arc<Queue>,
+    stats: Arc<LaneStats>,
+}
+
+impl RedisStore {
+    /// Connects to nothing yet: that happens with the first work. The future is the store's own
+    /// work, to be spawned; it ends when the store is dropped.
+    pub fn new(options: RedisOptions) -> Result<(Self, impl Future<Output = ()> + Send), UrlError> {
+        let RedisOptions {
+            url,
+            budget,
+            schemes,
+            max_queued_events,
+        } = options;
+        let server = connection::server(&url)?;
+        let stats = Arc::new(LaneStats::default());
+        let (mut lanes, mut work) = (Vec::new(), Vec::new());
+        for _ in 0..LANES {
+            let lost = Arc::new(Notify::new());
+            let connector =
+                Connector::new(server.clone(), CONNECTIONS_PER_LANE, Arc::clone(&lost))?;
+            let (sender, receiver) = mpsc::unbounded_channel();
+            let lane = Lane::new(
+                connector,
+                lost,
+                Arc::clone(&schemes),
+                budget,
+                Arc::clone(&stats),
+            );
+            lanes.push(sender);
+            work.push(lane.run(receiver));
+        }
+        let queue = Arc::new(Queue {
+            events: AtomicUsize::new(0),
+            max_events: max_queued_events,
+        });
+        let store = Self {
+            lanes,
+            schemes,
+            budget,
+            queue,
+            stats,
+        };
+        Ok((store, async move {
+            join_all(work).await;
+        }))
+    }
+
+    fn send(&self, lane: usize, work: Work) {
+        // A lane outlives the store; if it is gone all the same, dropping the work answers it.
+        let _ = self.lanes[lane].send(Job {
+            work,
+            queued_at: Instant::now(),
+        });
+    }
+
+    const fn lane_of(partition: Partition) -> usize {
+        // The low bits choose the shard of an embedded store; any bits do here.
+        (partition.0 >> 32) as usize % LANES
+    }
+
+    /// The items of each lane in chunks, in their order.
+    fn split(items: impl Iterator<Item = (usize, Partition)>) -> Vec<(usize, Vec<usize>)> {
+        let mut by_lane: [Vec<usize>; LANES] = Default::default();
+        for (item, partition) in items {
+            by_lane[Self::lane_of(partition)].push(item);
+        }
+        let chunked = |(lane, items): (usize, Vec<usize>)| {
+            let chunks: Vec<_> = items
+                .chunks(CHUNK)
+                .map(|chunk| (lane, chunk.to_vec()))
+                .collect();
+            chunks
+        };
+        by_lane.into_iter().enumerate().flat_map(chunked).collect()
+    }
+
+    fn send_claims(
+        self: Arc<Self>,
+        request: Arc<ClaimRequest>,
+        plans: impl Iterator<Item = usize>,
+        adoption: Adoption,
+        place: Option<Place>,
+    ) -> Reply<Claims> {
+        let (sender, receiver) = oneshot::channel();
+        // Of a second round the plans that do not take part keep `Own`.
+        let initial = match adoption {
+            Adoption::Nothing => Err(StoreError::Connection),
+            Adoption::Own => Ok(ClaimOutcome::Own),
+        };
+        let all = request.plans.plans();
+        let parts = Self::split(plans.map(|plan| (plan, all[plan].partition())));
+        let store: Arc<dyn Store> = Arc::clone(&self) as Arc<dyn Store>;
+        let for_claims = Arc::clone(&request);
+        let collector = Collector::new(all.len(), initial, move |outcomes| {
+            drop(place);
+            // Nobody waits any more: dropping the claims gives them back.
+            drop(sender.send(Claims::new(store, for_claims, outcomes)));
+        });
+        for (lane, plans) in parts {
+            let (request, collector) = (Arc::clone(&request), Arc::clone(&collector));
+            self.send(
+                lane,
+                Work::Claim {
+                    request,
+                    plans,
+                    adoption,
+                    collector,
+                },
+            );
+        }
+        drop(collector);
+        Reply::waiting(async move {
+            match receiver.await {
+                Ok(claims) => claims,
+                Err(_) => {
+                    let lost = vec![Err(StoreError::Connection); request.plans.plans().len()];
+                    Claims::new(self, request, lost)
+                }
+            }
+        })
+    }
+}
+
+/// What waits for Redis, over all lanes.
+#[derive(Debug)]
+struct Queue {
+    events: AtomicUsize,
+    max_events: usize,
+}
+
+/// Room for a request's events, free again when dropped.
+#[derive(Debug)]
+struct Place {
+    queue: Arc<Queue>,
+    events: usize,
+}
+
+impl Queue {
+    /// An empty queue takes any request, so that the largest permitted one always fits.
+    fn reserve(self: &Arc<Self>, events: usize) -> Option<Place> {
+        self.events
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |queued| {
+                (queued == 0 || queued + events <= self.max_events).then_some(queued + events)
+            })
+            .ok()
+            .map(|_| Place {
+                queue: Arc::clone(self),
+                events,
+            })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.queue.events.fetch_sub(self.events, Ordering::Relaxed);
+    }
+}
+
+impl Store for RedisStore {
+    fn claim(self: Arc<Self>, request: Arc<ClaimRequest>) -> Result<Reply<Claims>, QueueFull> {
+        let plans = request.plans.plans().len();
+        let place = self.queue.reserve(plans).ok_or(QueueFull {
+            retry_after: self.budget,
+        })?;
+        Ok(self.send_claims(request, 0..plans, Adoption::Nothing, Some(place)))
+    }
+
+    fn adopt(self: Arc<Self>, request: Arc<ClaimRequest>, plans: Vec<usize>) -> Reply<Claims> {
+        self.send_claims(request, plans.into_iter(), Adoption::Own, None)
+    }
+
+    fn give_back(&self, request: &Arc<ClaimRequest>, claims: Vec<GiveBack>) {
+        let all = request.plans.plans();
+        let scheme = &self.schemes[usize::from(request.namespace.0)];
+        for (lane, items) in Self::split(
+            claims
+                .iter()
+                .map(|claim| all[claim.plan].partition())
+                .enumerate(),
+        ) {
+            let claims: Vec<GiveBack> = items.into_iter().map(|item| claims[item]).collect();
+            let debts = commands::debts(request, &claims, scheme);
+            self.send(
+                lane,
+                Work::GiveBack {
+                    debts,
+                    sends_left: 1,
+                },
+            );
+        }
+    }
+
+    fn settle(
+        &self,
+        request: SettleRequest,
+    ) -> Result<Reply<Vec<Result<SettleOutcome, StoreError>>>, QueueFull> {
+        let items = request.items.len();
+        let place = self.queue.reserve(items).ok_or(QueueFull {
+            retry_after: self.budget,
+        })?;
+        let (sender, receiver) = oneshot::channel();
+        let request = Arc::new(request);
+        let parts = Self::split(request.items.iter().map(|item| item.partition).enumerate());
+        let collector = Collector::new(items, Err(StoreError::Connection), move |outcomes| {
+            drop(place);
+            drop(sender.send(outcomes));
+        });
+        for (lane, items) in parts {
+            let (request, collector) = (Arc::clone(&request), Arc::clone(&collector));
+            self.send(
+                lane,
+                Work::Settle {
+                    request,
+                    items,
+                    collector,
+                },
+            );
+        }
+        Ok(Reply::waiting(async move {
+            receiver
+                .await
+                .unwrap_or_else(|_| vec![Err(StoreError::Connection); items])
+        }))
+    }
+
+    fn inspect(&self, request: Arc<ClaimRequest>) -> Reply<Result<Vec<Option<Found>>, StoreError>> {
+        let Some(plan) = request.plans.plans().first() else {
+            return Reply::ready(Ok(Vec::new()));
+        };
+        let scheme = &self.schemes[usize::from(request.namespace.0)];
+        let keys = request.plans.keys(plan).map(|(name, _)| {
+            let mut key = Vec::new();
+            scheme.write_key(name, plan.partition(), &mut key);
+            key
+        });
+        let (reply, receiver) = oneshot::channel();
+        self.send(
+            Self::lane_of(plan.partition()),
+            Work::Inspect {
+                keys: keys.collect(),
+                reply,
+            },
+        );
+        awaited(receiver)
+    }
+
+    /// Every lane must be able to write.
+    fn probe(&self) -> Reply<Result<(), StoreError>> {
+        let replies: Vec<_> = (0..LANES)
+            .map(|lane| {
+                let (reply, receiver) = oneshot::channel();
+                self.send(lane, Work::Canary { reply });
+                awaited(receiver)
+            })
+            .collect();
+        Reply::waiting(async move { join_all(replies).await.into_iter().collect() })
+    }
+
+    fn assert_contract(&self, assertion: ContractAssertion) -> Reply<Result<String, StoreError>> {
+        let ContractAssertion {
+            namespace,
+            line,
+            hold,
+            replace,
+        } = assertion;
+        let key = format!("{RESERVED_PREFIX}contract:{namespace}");
+        let (reply, receiver) = oneshot::channel();
+        let call = commands::contract_call(key, line, hold.get(), replace);
+        self.send(0, Work::Contract { call, reply });
+        awaited(receiver)
+    }
+
+    fn stats(&self) -> StoreStats {
+        let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        StoreStats {
+            claims: None,
+            bytes: None,
+            connections: of(&self.stats.connections),
+            queued_events: self.queue.events.load(Ordering::Relaxed) as u64,
+            given_back: of(&self.stats.given_back),
+            give_backs_abandoned: of(&self.stats.abandoned),
+            connects: of(&self.stats.connects),
+        }
+    }
+}
+
+fn awaited<T: Send + 'static>(
+    receiver: oneshot::Receiver<Result<T, StoreError>>,
+) -> Reply<Result<T, StoreError>> {
+    Reply::waiting(async move { receiver.await.unwrap_or(Err(StoreError::Connection)) })
+}

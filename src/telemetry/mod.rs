@@ -1,0 +1,4 @@
+//! What dedupd says about itself: counters, metrics, logs.
+
+pub mod counters;
+pub mod store_errors;

@@ -1,0 +1,5 @@
+//! The integration tests, as one binary.
+
+mod oracle;
+mod stores;
+mod support;
