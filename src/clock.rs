@@ -64,12 +64,19 @@ impl Clock {
         EventTime::from_unix_nanos(nanos)
     }
 
-    /// Whole milliseconds since the clock was made; never goes back.
-    pub fn monotonic_ms(&self) -> u64 {
+    /// Since the clock was made; never goes back.
+    pub fn monotonic(&self) -> Duration {
         match &self.0 {
-            Source::System { started } => saturating_u64(started.elapsed().as_millis()),
-            Source::Manual { elapsed_ns, .. } => elapsed_ns.load(Ordering::Relaxed) / 1_000_000,
+            Source::System { started } => started.elapsed(),
+            Source::Manual { elapsed_ns, .. } => {
+                Duration::from_nanos(elapsed_ns.load(Ordering::Relaxed))
+            }
         }
+    }
+
+    /// The same in whole milliseconds.
+    pub fn monotonic_ms(&self) -> u64 {
+        saturating_u64(self.monotonic().as_millis())
     }
 }
 

@@ -2,6 +2,14 @@
 //!
 //! The modules stand in the order in which data meets them.
 
+pub mod cli;
+
+pub mod config;
+
+pub mod app;
+
+pub mod grpc;
+
 pub mod domain;
 
 pub mod store;
@@ -9,5 +17,7 @@ pub mod store;
 pub mod engine;
 
 pub mod telemetry;
+
+pub mod admin;
 
 pub mod clock;

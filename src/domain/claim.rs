@@ -15,8 +15,8 @@ const FLAG_POSITION: u8 = 4;
 const FLAG_SESSION: u8 = 8;
 
 const HEADER_BYTES: usize = 10;
-/// Longest record: header, session times, hash, position.
-pub const MAX_RECORD_BYTES: usize = HEADER_BYTES + 16 + 8 + 16;
+/// Longest record: header, time, hash, position.
+pub const MAX_RECORD_BYTES: usize = HEADER_BYTES + 8 + 8 + 16;
 
 /// Names one holding of a claim: seven bytes for the call and the event, then an attempt.
 ///
@@ -26,6 +26,9 @@ pub const MAX_RECORD_BYTES: usize = HEADER_BYTES + 16 + 8 + 16;
 pub struct Nonce([u8; 8]);
 
 impl Nonce {
+    /// Of records that nobody can settle: an event was seen, not admitted.
+    pub const NOBODY: Self = Self([0; 8]);
+
     pub const fn from_bytes(bytes: [u8; 8]) -> Self {
         Self(bytes)
     }
@@ -81,12 +84,48 @@ impl ClaimState {
     }
 }
 
-/// What is known of the event that a claim was made for.
+/// What is known of the event that a claim was made for; under a session, of all events that were
+/// seen in the claim's bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sighting {
+    /// Under a session the earliest.
     pub time: Option<EventTime>,
+    /// Under a session the latest; it then holds neither hash nor position.
+    pub latest: Option<EventTime>,
     pub content_hash: Option<u64>,
     pub position: Option<Position>,
+}
+
+impl Sighting {
+    /// A record that other events extend: it belongs to a session.
+    pub const fn is_session(&self) -> bool {
+        self.latest.is_some()
+    }
+
+    /// The least distance between this event and what the other one knows.
+    fn distance_ns(&self, other: &Self) -> Option<u64> {
+        let (time, earliest) = self.time.zip(other.time)?;
+        let latest = other.latest.unwrap_or(earliest);
+        Some(if (earliest..=latest).contains(&time) {
+            0
+        } else {
+            time.distance_ns(earliest).min(time.distance_ns(latest))
+        })
+    }
+
+    /// The event has the time of the other one, or of either end of what was seen.
+    pub fn has_time_of(&self, other: &Self) -> bool {
+        self.time == other.time || (other.is_session() && self.time == other.latest)
+    }
+
+    /// Widened by another event of the same bucket.
+    fn with(&self, event: &Self) -> Self {
+        Self {
+            time: self.time.min(event.time),
+            latest: self.latest.max(event.latest),
+            ..*self
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -97,19 +136,46 @@ pub struct Record {
 }
 
 impl Record {
+    /// Taken over by a retry of the call that made it, which would store `state`; `None` where it
+    /// may not be: what is confirmed is settled work, save for a call that stores confirmed at once.
+    pub fn adopted_as(&self, state: ClaimState) -> Option<Self> {
+        match (self.state, state) {
+            (ClaimState::Pending | ClaimState::Claimed, _)
+            | (ClaimState::Confirmed, ClaimState::Confirmed) => Some(Self {
+                state,
+                nonce: self
+                    .nonce
+                    .with_attempt(self.nonce.attempt().wrapping_add(1)),
+                ..*self
+            }),
+            (ClaimState::Confirmed, ClaimState::Pending | ClaimState::Claimed) => None,
+        }
+    }
+
+    /// Only the event that it was made for has been seen under it, so that deleting it forgets
+    /// nothing else.
+    pub fn saw_one_event(&self) -> bool {
+        self.sighting
+            .latest
+            .is_none_or(|latest| self.sighting.time == Some(latest))
+    }
+
     pub fn encode(&self, out: &mut Vec<u8>) {
         let Sighting {
             time,
+            latest,
             content_hash,
             position,
         } = self.sighting;
-        let flags = u8::from(time.is_some()) * FLAG_TIME
-            | u8::from(content_hash.is_some()) * FLAG_CONTENT_HASH
-            | u8::from(position.is_some()) * FLAG_POSITION;
-        out.push(VERSION << 4 | self.state as u8);
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        let flags = flag(time.is_some(), FLAG_TIME)
+            | flag(content_hash.is_some(), FLAG_CONTENT_HASH)
+            | flag(position.is_some(), FLAG_POSITION)
+            | flag(latest.is_some(), FLAG_SESSION);
+        out.push((VERSION << 4) | self.state as u8);
         out.extend_from_slice(&self.nonce.to_bytes());
         out.push(flags);
-        if let Some(time) = time {
+        for time in [time, latest].into_iter().flatten() {
             out.extend_from_slice(&offset_binary(time).to_be_bytes());
         }
         if let Some(hash) = content_hash {
@@ -123,7 +189,7 @@ impl Record {
 }
 
 const fn offset_binary(time: EventTime) -> u64 {
-    time.unix_nanos() as u64 ^ 1 << 63
+    time.unix_nanos() as u64 ^ (1 << 63)
 }
 
 /// What stands under a key.
@@ -132,6 +198,7 @@ pub enum Standing {
     Record(Record),
     /// A record of a later version: only its state and nonce are known.
     Newer {
+        version: u8,
         state: ClaimState,
         nonce: Nonce,
     },
@@ -151,12 +218,16 @@ impl Standing {
         };
         match head >> 4 {
             VERSION => {}
-            version if version > VERSION => return Standing::Newer { state, nonce },
+            version if version > VERSION => {
+                return Standing::Newer {
+                    version,
+                    state,
+                    nonce,
+                };
+            }
             _ => return Standing::Foreign,
         }
-        if flags & !(FLAG_TIME | FLAG_CONTENT_HASH | FLAG_POSITION | FLAG_SESSION) != 0
-            || flags & FLAG_SESSION != 0
-        {
+        if flags & !(FLAG_TIME | FLAG_CONTENT_HASH | FLAG_POSITION | FLAG_SESSION) != 0 {
             return Standing::Foreign;
         }
         let mut take = |flag: u8| -> Option<Option<u64>> {
@@ -169,29 +240,45 @@ impl Standing {
         };
         let fields = (
             take(FLAG_TIME),
+            take(FLAG_SESSION),
             take(FLAG_CONTENT_HASH),
             take(FLAG_POSITION),
             take(FLAG_POSITION),
         );
-        let (Some(time), Some(content_hash), Some(latitude), Some(longitude)) = fields else {
+        let (Some(time), Some(latest), Some(content_hash), Some(latitude), Some(longitude)) =
+            fields
+        else {
             return Standing::Foreign;
         };
         if !rest.is_empty() {
             return Standing::Foreign;
         }
-        let position = latitude.zip(longitude).map(|(latitude, longitude)| {
-            Position::from_stored(f64::from_bits(latitude), f64::from_bits(longitude))
-        });
-        let time = time.map(|bits| EventTime::from_unix_nanos((bits ^ 1 << 63) as i64));
+        let time_of = |bits: u64| EventTime::from_unix_nanos((bits ^ (1 << 63)) as i64);
         Standing::Record(Record {
             state,
             nonce,
             sighting: Sighting {
-                time,
+                time: time.map(time_of),
+                latest: latest.map(time_of),
                 content_hash,
-                position,
+                position: latitude.zip(longitude).map(|(latitude, longitude)| {
+                    Position::from_stored(f64::from_bits(latitude), f64::from_bits(longitude))
+                }),
             },
         })
+    }
+
+    /// The first nine bytes of a record, which hold its state and its nonce.
+    pub fn head(&self) -> Option<Vec<u8>> {
+        let (state, nonce) = self.state().zip(self.nonce())?;
+        let version = match self {
+            Standing::Record(_) => VERSION,
+            Standing::Newer { version, .. } => *version,
+            Standing::Foreign => return None,
+        };
+        let mut head = vec![(version << 4) | state as u8];
+        head.extend_from_slice(&nonce.to_bytes());
+        Some(head)
     }
 
     pub const fn nonce(&self) -> Option<Nonce> {
@@ -218,7 +305,8 @@ impl Standing {
         }
     }
 
-    fn is_settled(&self) -> bool {
+    /// A foreign value counts as settled.
+    pub fn is_settled(&self) -> bool {
         self.state().is_none_or(ClaimState::is_settled)
     }
 }
@@ -306,9 +394,8 @@ pub fn is_near(event: &Sighting, vicinity: Vicinity, guards: Guards, found: &Sta
     };
     let near_in_time = vicinity.same_bucket
         || event
-            .time
-            .zip(sighting.time)
-            .is_some_and(|(a, b)| a.distance_ns(b) < guards.time_ns);
+            .distance_ns(sighting)
+            .is_some_and(|distance_ns| distance_ns < guards.time_ns);
     let near_in_space = vicinity.same_cell
         || event
             .position
@@ -327,8 +414,11 @@ pub struct Rival {
 impl Rival {
     /// Smaller comes first: settled, then on the primary key, then nearest in time, then earlier.
     fn rank(&self, event: &Sighting) -> (bool, bool, u64, i64) {
-        let time = self.standing.sighting().and_then(|sighting| sighting.time);
-        let distance_ns = event.time.zip(time).map_or(0, |(a, b)| a.distance_ns(b));
+        let sighting = self.standing.sighting();
+        let time = sighting.and_then(|sighting| sighting.time);
+        let distance_ns = sighting
+            .and_then(|sighting| event.distance_ns(sighting))
+            .unwrap_or(0);
         (
             !self.standing.is_settled(),
             !self.vicinity.is_primary(),
@@ -351,4 +441,24 @@ pub fn rival(
         .map(|(vicinity, standing)| Rival { standing, vicinity })
         // Of equals `min_by_key` keeps the first: the order of the plan.
         .min_by_key(|rival| rival.rank(event))
+}
+
+/// What an event that a session suppressed leaves under its own key, on which `found` stands:
+/// it was seen, so that it extends the session. `None`: nothing.
+pub fn seen(event: &Sighting, rival: &Rival, found: Option<&Standing>) -> Option<Record> {
+    if !event.is_session() || !rival.standing.is_settled() {
+        return None;
+    }
+    match found {
+        None => Some(Record {
+            state: ClaimState::Confirmed,
+            nonce: Nonce::NOBODY,
+            sighting: *event,
+        }),
+        Some(Standing::Record(record)) if record.state.is_settled() => Some(Record {
+            sighting: record.sighting.with(event),
+            ..*record
+        }),
+        Some(Standing::Record(_) | Standing::Newer { .. } | Standing::Foreign) => None,
+    }
 }

@@ -9,6 +9,8 @@ pub mod time;
 
 pub mod place;
 
+pub mod cells;
+
 pub mod identity;
 
 pub mod event;

@@ -7,7 +7,7 @@ use super::verdict::{Reason, Rejection};
 pub use h3o::Resolution;
 
 /// Mean radius of the Earth (IUGG R1), metres.
-const EARTH_RADIUS_M: f64 = 6_371_008.8;
+pub(super) const EARTH_RADIUS_M: f64 = 6_371_008.8;
 
 /// EPSG:4326 in degrees, both finite and in range, −0 written as 0 and −180° as 180°.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -87,6 +87,18 @@ impl Cell {
     /// The index, whose lower-case hexadecimal form goes into keys.
     pub fn index(self) -> u64 {
         self.0.into()
+    }
+}
+
+impl From<Cell> for CellIndex {
+    fn from(cell: Cell) -> Self {
+        cell.0
+    }
+}
+
+impl From<CellIndex> for Cell {
+    fn from(index: CellIndex) -> Self {
+        Self(index)
     }
 }
 

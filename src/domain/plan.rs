@@ -1,12 +1,16 @@
 //! A plan: the store keys that decide about one event.
 //!
 //! The primary key first, then the previous bucket where the guard reaches into it, then the next
-//! one. All keys of a plan share one partition, so that a claim is one lock in memory and one slot
+//! one; then, with a space guard, the cells it reaches into in ascending order, each with the same
+//! buckets. All keys of a plan share one partition, so that a claim is one lock in memory and one slot
 //! in a cluster. A store reads every key of a plan and writes only the primary.
 
 use std::ops::Range;
 
+use smallvec::SmallVec;
+
 use super::{
+    cells::cells_within,
     claim::{ClaimState, Nonce, Record, Sighting, Vicinity},
     event::Event,
     identity::Identity,
@@ -26,6 +30,8 @@ struct Neighbour {
 pub struct Plan {
     partition: Partition,
     primary: NameRef,
+    /// The device, asset or event id.
+    subject: NameRef,
     neighbours: Range<usize>,
     sighting: Sighting,
     kind: Kind,
@@ -54,10 +60,19 @@ impl Plan {
         !self.neighbours.is_empty()
     }
 
+    /// What a won claim is stored as, where the request asks for `state`. A session's claim without
+    /// a lease is confirmed at once: others may be suppressed on it before it could be released.
+    pub const fn stored_state(&self, state: ClaimState) -> ClaimState {
+        match state {
+            ClaimState::Claimed if self.sighting.is_session() => ClaimState::Confirmed,
+            state => state,
+        }
+    }
+
     /// The record that a claim by this plan stores.
     pub const fn record(&self, state: ClaimState, nonce: Nonce) -> Record {
         Record {
-            state,
+            state: self.stored_state(state),
             nonce,
             sighting: self.sighting,
         }
@@ -86,6 +101,14 @@ impl PlanBatch {
 
     pub fn primary(&self, plan: &Plan) -> KeyName<'_> {
         self.names.resolve(plan.primary)
+    }
+
+    /// What people call the plan's subject: the device, the asset or the event id.
+    pub fn subject_name(&self, plan: &Plan) -> &[u8] {
+        match self.names.resolve(plan.subject) {
+            KeyName::Id(id) => id,
+            KeyName::Decimal(_) | KeyName::Hex(_) => &[],
+        }
     }
 
     /// The keys beside the primary, in the order of the plan.
@@ -127,33 +150,68 @@ impl<'p> Planner<'p> {
             .and_then(|time| self.span(event.identity(), time));
         let first_neighbour = batch.neighbours.len();
         if let Some(span) = span {
-            for (bucket, reached) in span.adjacent() {
-                if reached {
-                    let key = batch.names.intern(self.key(event, Some(bucket)));
-                    let vicinity = Vicinity {
-                        same_bucket: false,
-                        same_cell: true,
-                    };
+            self.plan_neighbours(event, span, batch);
+        }
+        // The primary comes last, so that the writer is left with its material.
+        let primary =
+            batch
+                .names
+                .intern(self.key(event, span.map(|span| span.bucket), cell_of(event)));
+        let subject = match primary {
+            NameRef::Id { .. } => primary,
+            NameRef::Decimal(_) | NameRef::Hex(_) => {
+                let name = KeyName::Id(event.identity().name().as_bytes());
+                batch.names.intern(name)
+            }
+        };
+        batch.plans.push(Plan {
+            partition,
+            primary,
+            subject,
+            neighbours: first_neighbour..batch.neighbours.len(),
+            sighting: self.sighting(event, span.is_some()),
+            kind: event.identity().kind(),
+            event_index,
+        });
+    }
+
+    fn plan_neighbours(&mut self, event: &Event<'_>, span: Span, batch: &mut PlanBatch) {
+        let guard_m = self.policy.guards().space_m;
+        let cells = match event.fix() {
+            Some(fix) if guard_m > 0.0 => cells_within(fix.position, fix.cell, guard_m),
+            Some(_) | None => SmallVec::new(),
+        };
+        let own_cell = std::iter::once((cell_of(event), true));
+        for (cell, same_cell) in own_cell.chain(cells.iter().map(|&cell| (Some(cell), false))) {
+            for (bucket, same_bucket) in span.reached() {
+                let vicinity = Vicinity {
+                    same_bucket,
+                    same_cell,
+                };
+                if vicinity != Vicinity::PRIMARY {
+                    let key = batch.names.intern(self.key(event, Some(bucket), cell));
                     batch.neighbours.push(Neighbour { key, vicinity });
                 }
             }
         }
-        // The primary comes last, so that the writer is left with its material.
-        let primary = batch
-            .names
-            .intern(self.key(event, span.map(|span| span.bucket)));
-        batch.plans.push(Plan {
-            partition,
-            primary,
-            neighbours: first_neighbour..batch.neighbours.len(),
-            sighting: Sighting {
+    }
+
+    fn sighting(&self, event: &Event<'_>, windowed: bool) -> Sighting {
+        match self.policy.window() {
+            // Others extend the record: it keeps what they have in common.
+            Window::Session { .. } if windowed => Sighting {
                 time: event.time(),
+                latest: event.time(),
+                content_hash: None,
+                position: None,
+            },
+            Window::None | Window::Buckets { .. } | Window::Session { .. } => Sighting {
+                time: event.time(),
+                latest: None,
                 content_hash: event.content_hash(),
                 position: event.fix().map(|fix| fix.position),
             },
-            kind: event.identity().kind(),
-            event_index,
-        });
+        }
     }
 
     /// What the primary key of the event planned last is a digest of.
@@ -161,13 +219,15 @@ impl<'p> Planner<'p> {
         self.writer.material()
     }
 
-    fn key<'a>(&mut self, event: &Event<'a>, bucket: Option<Bucket>) -> KeyName<'a> {
+    fn key<'a>(
+        &mut self,
+        event: &Event<'a>,
+        bucket: Option<Bucket>,
+        cell: Option<Cell>,
+    ) -> KeyName<'a> {
         match (*event.identity(), bucket) {
             (Identity::Keyed { event_id }, _) => KeyName::Id(event_id.as_bytes()),
-            (Identity::Ping { .. }, Some(bucket)) => {
-                let cell: Option<Cell> = event.fix().map(|fix| fix.cell);
-                self.writer.ping(bucket, cell)
-            }
+            (Identity::Ping { .. }, Some(bucket)) => self.writer.ping(bucket, cell),
             (Identity::Transition { .. }, bucket) => self
                 .writer
                 .transition(bucket, self.policy.scheme().transition_digest()),
@@ -224,19 +284,32 @@ impl Span {
         }
     }
 
-    /// The previous and the next bucket, and whether a claim there could be near.
-    fn adjacent(self) -> [(Bucket, bool); 2] {
-        let neighbour = |step: i64| Bucket {
-            index: self.bucket.index + step,
-            ..self.bucket
-        };
-        let reached = |distance_ns: u64| match self.reach {
+    /// The event's own bucket, then of the previous and the next one those in which a claim could
+    /// be near; and whether it is the event's own.
+    fn reached(self) -> impl Iterator<Item = (Bucket, bool)> {
+        let is_reached = move |distance_ns: u64| match self.reach {
             Reach::Guard(guard_ns) => distance_ns < guard_ns,
             Reach::Always => true,
         };
-        [
-            (neighbour(-1), reached(self.offset_ns + 1)),
-            (neighbour(1), reached(self.bucket.width_ns - self.offset_ns)),
-        ]
+        let previous = is_reached(self.offset_ns + 1);
+        let next = is_reached(self.bucket.width_ns - self.offset_ns);
+        let steps = [(0, true), (-1, previous), (1, next)];
+        steps
+            .into_iter()
+            .filter(|(_, reached)| *reached)
+            .map(move |(step, _)| {
+                let index = self.bucket.index + step;
+                (
+                    Bucket {
+                        index,
+                        ..self.bucket
+                    },
+                    step == 0,
+                )
+            })
     }
+}
+
+fn cell_of(event: &Event<'_>) -> Option<Cell> {
+    event.fix().map(|fix| fix.cell)
 }

@@ -4,6 +4,7 @@
 use std::{fmt, time::Duration};
 
 use super::{
+    cells,
     key::{Digest, KeyScheme, Layout, default_prefix},
     place::{Region, Resolution},
 };
@@ -131,6 +132,16 @@ impl Place {
                     "must be a number of metres, not negative",
                 ));
             }
+        }
+        let widest_m = cells::max_guard_m(resolution);
+        if guard_m > widest_m {
+            return Err(PolicyFault::new(
+                "place.guard_m",
+                format!(
+                    "must be at most {widest_m:.1} m at resolution {resolution}, one edge of its cells: \
+                     beyond that a plan has too many keys, and a coarser resolution is meant"
+                ),
+            ));
         }
         Ok(Self {
             resolution,
@@ -335,6 +346,7 @@ pub struct Policy {
     content_mismatch: ContentMismatch,
     mode: Mode,
     time_limits: TimeLimits,
+    bounds: Bounds,
     scheme: KeyScheme,
 }
 
@@ -371,6 +383,7 @@ impl Policy {
                 content_mismatch: draft.content_mismatch,
                 mode: draft.mode,
                 time_limits: draft.time_limits,
+                bounds: draft.bounds,
                 scheme,
             }),
             Ok(_) => Err(faults),
@@ -427,19 +440,35 @@ impl Policy {
         &self.time_limits
     }
 
+    pub const fn bounds(&self) -> Bounds {
+        self.bounds
+    }
+
+    /// The same rules with other limits on event times.
+    pub fn with_time_limits(self, time_limits: TimeLimits) -> Self {
+        Self {
+            time_limits,
+            ..self
+        }
+    }
+
     pub const fn scheme(&self) -> &KeyScheme {
         &self.scheme
     }
 
-    /// The time guard G and the space guard R.
+    /// The time guard G and the space guard R. A session's gap is inclusive, a guard is not.
     pub fn guards(&self) -> Guards {
         let time_ns = match self.window {
             Window::Buckets { guard_ns, .. } => guard_ns,
-            Window::None | Window::Session { .. } => 0,
+            Window::Session { gap_ns } => gap_ns + 1,
+            Window::None => 0,
         };
         Guards {
             time_ns,
-            space_m: self.place.map_or(0.0, |place| place.guard_m),
+            space_m: self
+                .place
+                .filter(|_| self.accepts.ping)
+                .map_or(0.0, |place| place.guard_m),
         }
     }
 
@@ -461,13 +490,15 @@ impl Policy {
         } else {
             Digest::Blake2b.name()
         };
-        let guards = self.guards();
+        let guard_ns = match self.window {
+            Window::Buckets { guard_ns, .. } => guard_ns,
+            Window::None | Window::Session { .. } => 0,
+        };
         format!(
-            "v1 {window} place={place} digest={digest} layout={} prefix={}; guard={}ns guard_m={}",
+            "v1 {window} place={place} digest={digest} layout={} prefix={}; guard={guard_ns}ns guard_m={}",
             self.scheme.layout().name(),
             self.scheme.prefix(),
-            guards.time_ns,
-            guards.space_m,
+            self.guards().space_m,
         )
     }
 }

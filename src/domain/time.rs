@@ -59,22 +59,22 @@ pub enum RawTime<'a> {
     UnixNanos(i64),
 }
 
-/// An instant that is well formed but may lie outside what an [`EventTime`] holds.
+/// A moment that is well formed but may lie outside what an [`EventTime`] holds.
 #[derive(Clone, Copy)]
-enum Instant {
+enum Moment {
     At(EventTime),
     BeforeAll,
     AfterAll,
 }
 
 impl RawTime<'_> {
-    fn read(self) -> Result<Instant, Rejection> {
+    fn read(self) -> Result<Moment, Rejection> {
         match self {
             RawTime::Unset => Err(Rejection::new(
                 Reason::MissingTime,
                 "the event has no time; send the device's own, never the time of arrival",
             )),
-            RawTime::UnixNanos(nanos) => Ok(Instant::At(EventTime(nanos))),
+            RawTime::UnixNanos(nanos) => Ok(Moment::At(EventTime(nanos))),
             RawTime::Timestamp { seconds, nanos } => {
                 from_timestamp(seconds, nanos).ok_or_else(|| {
                     Rejection::new(
@@ -88,7 +88,7 @@ impl RawTime<'_> {
     }
 }
 
-fn from_timestamp(seconds: i64, nanos: i32) -> Option<Instant> {
+fn from_timestamp(seconds: i64, nanos: i32) -> Option<Moment> {
     if !(0..NANOS_PER_SECOND as i32).contains(&nanos) {
         return None;
     }
@@ -97,16 +97,16 @@ fn from_timestamp(seconds: i64, nanos: i32) -> Option<Instant> {
     ))
 }
 
-fn from_wide(nanos: i128) -> Instant {
+fn from_wide(nanos: i128) -> Moment {
     match i64::try_from(nanos) {
-        Ok(nanos) => Instant::At(EventTime(nanos)),
-        Err(_) if nanos < 0 => Instant::BeforeAll,
-        Err(_) => Instant::AfterAll,
+        Ok(nanos) => Moment::At(EventTime(nanos)),
+        Err(_) if nanos < 0 => Moment::BeforeAll,
+        Err(_) => Moment::AfterAll,
     }
 }
 
 /// RFC 3339 with an offset. Digits of a second beyond the ninth are cut off, not rounded.
-fn from_text(text: &str) -> Result<Instant, Rejection> {
+fn from_text(text: &str) -> Result<Moment, Rejection> {
     let malformed = || {
         Rejection::new(
             Reason::MalformedTime,
@@ -175,11 +175,11 @@ pub fn judge(
     now: EventTime,
     limits: &TimeLimits,
 ) -> Result<PlausibleTime, Rejection> {
-    let instant = raw.read()?;
+    let moment = raw.read()?;
     let ingested_at = ingested_at.map(read_ingested_at).transpose()?;
     let reference = ingested_at.unwrap_or(now);
-    let Some(rejection) = implausibility(instant, reference, limits) else {
-        let Instant::At(time) = instant else {
+    let Some(rejection) = implausibility(moment, reference, limits) else {
+        let Moment::At(time) = moment else {
             unreachable!("what does not fit is always implausible");
         };
         return Ok(PlausibleTime {
@@ -206,7 +206,7 @@ pub fn judge(
 
 fn read_ingested_at((seconds, nanos): (i64, i32)) -> Result<EventTime, Rejection> {
     match from_timestamp(seconds, nanos) {
-        Some(Instant::At(time)) => Ok(time),
+        Some(Moment::At(time)) => Ok(time),
         _ => Err(Rejection::new(
             Reason::MalformedTime,
             "ingested_at has nanos outside 0..=999999999 or lies outside the years 1677 to 2262",
@@ -214,20 +214,16 @@ fn read_ingested_at((seconds, nanos): (i64, i32)) -> Result<EventTime, Rejection
     }
 }
 
-fn implausibility(
-    instant: Instant,
-    reference: EventTime,
-    limits: &TimeLimits,
-) -> Option<Rejection> {
-    let time = match instant {
-        Instant::At(time) => time,
-        Instant::BeforeAll => {
+fn implausibility(moment: Moment, reference: EventTime, limits: &TimeLimits) -> Option<Rejection> {
+    let time = match moment {
+        Moment::At(time) => time,
+        Moment::BeforeAll => {
             return Some(Rejection::new(
                 Reason::TimeTooOld,
                 "the time lies before 1677, where 64-bit nanoseconds begin; is its unit right?",
             ));
         }
-        Instant::AfterAll => {
+        Moment::AfterAll => {
             return Some(Rejection::new(
                 Reason::TimeTooNew,
                 "the time lies after 2262, where 64-bit nanoseconds end; is its unit right?",

@@ -195,7 +195,7 @@ fn classify(kind: Kind, event: &Sighting, rival: &Rival, policy: &Policy) -> Rea
     let hashes = event.content_hash.zip(claimed.content_hash);
     let same_content = match hashes {
         Some((ours, theirs)) => ours == theirs,
-        None => event.time == claimed.time && event.position == claimed.position,
+        None => event.has_time_of(claimed) && event.position == claimed.position,
     };
     match (kind, same_content) {
         (Kind::Keyed, false) if hashes.is_some() => match policy.content_mismatch() {

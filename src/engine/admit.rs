@@ -4,7 +4,7 @@
 //! and plans without touching anything, *submit* takes the request's place in the store's order,
 //! *finish* waits for the store and decides.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use hashbrown::HashMap;
 use rand::RngCore;
@@ -20,7 +20,7 @@ use crate::{
         policy::{Mode, Policy},
         time::EventTime,
         token::Token,
-        verdict::{Reason, Verdict},
+        verdict::{Decision, Reason, Verdict},
     },
     store::{ClaimOutcome, ClaimRequest, Claims, HoldMs, Reply, StoreError},
     telemetry::counters::Tally,
@@ -128,6 +128,7 @@ impl Engine {
             guards: policy.guards(),
             state,
             hold,
+            seen_hold: HoldMs::at_least(policy.ttl()),
             recognises_own,
         });
         let claims = if request.plans.plans().is_empty() {
@@ -147,11 +148,44 @@ impl Engine {
             Reply::ready(Claims::new(Arc::clone(&self.store), request, undecided))
         };
         Ok(Admitting {
+            asked_at: self.clock.monotonic(),
             engine: Arc::clone(self),
             namespace,
             now,
-            omit_claims,
             verdicts,
+            claims,
+        })
+    }
+}
+
+impl Engine {
+    /// Answers every event of a request by the failure mode: what a panic in its handling is.
+    pub fn answer_undecided(
+        self: &Arc<Self>,
+        namespace: &str,
+        events: usize,
+    ) -> Result<Admission, RequestFault> {
+        let namespace = Arc::clone(self.served(namespace)?);
+        let policy = namespace.policy();
+        let verdict = self.undecided(policy, StoreError::Other);
+        let mut tally = Tally::default();
+        (0..events).for_each(|_| tally.reason(verdict.reason));
+        namespace.counters.add(&tally);
+        let (state, hold) = holding(policy, true);
+        let request = Arc::new(ClaimRequest {
+            namespace: namespace.id,
+            plans: PlanBatch::default(),
+            nonces: Vec::new(),
+            guards: policy.guards(),
+            state,
+            hold,
+            seen_hold: HoldMs::at_least(policy.ttl()),
+            recognises_own: false,
+        });
+        let claims = Claims::new(Arc::clone(&self.store), request, Vec::new());
+        Ok(Admission {
+            namespace,
+            verdicts: vec![verdict; events],
             claims,
         })
     }
@@ -207,10 +241,11 @@ fn derived_nonces(request_id: &[u8; 16], batch: &PlanBatch) -> Vec<Nonce> {
 /// A request whose place in the order is taken. Dropped, it gives back what it claimed.
 #[derive(Debug)]
 pub struct Admitting {
+    /// By the monotonic clock.
+    asked_at: Duration,
     engine: Arc<Engine>,
     namespace: Arc<Namespace>,
     now: EventTime,
-    omit_claims: bool,
     verdicts: Vec<Verdict>,
     claims: Reply<Claims>,
 }
@@ -218,10 +253,10 @@ pub struct Admitting {
 impl Admitting {
     pub async fn finish(self) -> Admission {
         let Self {
+            asked_at,
             engine,
             namespace,
             now,
-            omit_claims,
             mut verdicts,
             claims,
         } = self;
@@ -236,6 +271,8 @@ impl Admitting {
             claims.amend(&own, adopted);
         }
         if engine.breaker.admits() {
+            let elapsed = engine.clock.monotonic() - asked_at;
+            engine.store_latencies.claim.observe(elapsed);
             engine.observe(claims.outcomes().iter().copied());
         }
         let mut tally = Tally::default();
@@ -244,7 +281,6 @@ impl Admitting {
             policy: namespace.policy(),
             claims: &claims,
             now,
-            omit_claims,
         };
         decider.decide(&mut verdicts, &mut tally);
         for verdict in &verdicts {
@@ -254,6 +290,17 @@ impl Admitting {
             }
         }
         namespace.counters.add(&tally);
+        let batch = &claims.request().plans;
+        let seen = batch.plans().iter().map(|plan| {
+            let decision = verdicts[plan.event_index()].reason.decision();
+            (batch.subject_name(plan), decision == Decision::Suppress)
+        });
+        let now_ms = engine.clock.monotonic_ms();
+        if let Some((reason, count)) = tally.dead_letters() {
+            let name = namespace.policy.name().as_str();
+            namespace.dead_letters.note(name, reason, count, now_ms);
+        }
+        namespace.noisy.lock().observe(now_ms, seen);
         Admission {
             namespace,
             verdicts,
@@ -276,7 +323,6 @@ struct Decider<'a> {
     policy: &'a Policy,
     claims: &'a Claims,
     now: EventTime,
-    omit_claims: bool,
 }
 
 impl Decider<'_> {
@@ -298,12 +344,9 @@ impl Decider<'_> {
                     if *adopted {
                         tally.adopted();
                     }
-                    Verdict::admitted(
-                        sighting,
-                        self.policy,
-                        self.now,
-                        (!self.omit_claims).then_some(*nonce),
-                    )
+                    let settles = plan.stored_state(request.state) != ClaimState::Confirmed;
+                    let claim = settles.then_some(*nonce);
+                    Verdict::admitted(sighting, self.policy, self.now, claim)
                 }
                 Ok(ClaimOutcome::Lost(rival)) => {
                     let copy_of = rival

@@ -1,18 +1,18 @@
-//! Explain: what would be decided now, and from what. Changes nothing.
+//! Explain and Forget: what would be decided now, from what, and how to undo it.
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Engine, RequestFault};
+use super::{Engine, Namespace, RequestFault};
 use crate::{
     domain::{
-        claim::{self, ClaimState, Nonce, Standing},
+        claim::{self, ClaimState, Nonce, Standing, Vicinity},
         event::{Event, Fix, RawEvent},
         plan::{PlanBatch, Planner},
-        policy::Mode,
+        policy::{Mode, Policy},
         time::EventTime,
-        verdict::Verdict,
+        verdict::{Reason, Verdict},
     },
-    store::{ClaimRequest, HoldMs, StoreError},
+    store::{ClaimRequest, Found, HoldMs, Reply, StoreError},
 };
 
 #[derive(Debug)]
@@ -38,17 +38,18 @@ pub struct FoundClaim {
 }
 
 impl Engine {
-    /// Not an async fn: the event is borrowed only until the store was asked.
+    /// What would be decided for this event now. Changes nothing. Not an async fn: the event is
+    /// borrowed only until the store was asked.
     pub fn explain(
         self: &Arc<Self>,
         namespace: &str,
         raw: &RawEvent<'_>,
     ) -> Result<impl Future<Output = Explanation> + Send + use<>, RequestFault> {
-        let namespace = Arc::clone(self.namespace(namespace)?);
+        let namespace = self.namespace(namespace)?;
         let policy = namespace.policy();
         let now = self.clock.now();
         let mut explanation = Explanation {
-            verdict: Verdict::of(crate::domain::verdict::Reason::FirstSeen),
+            verdict: Verdict::of(Reason::FirstSeen),
             shadow: policy.mode() == Mode::Shadow,
             keys: Vec::new(),
             material: String::new(),
@@ -57,77 +58,173 @@ impl Engine {
             fix: None,
             claims: Vec::new(),
         };
-        let mut plans = PlanBatch::default();
+        let mut inquiry = None;
         match Event::new(raw, policy, now) {
             Ok(event) => {
-                let mut planner = Planner::new(policy);
-                planner.plan(&event, 0, &mut plans);
-                explanation.material = planner.material().to_owned();
-                (explanation.time, explanation.fix) = (event.time(), event.fix());
+                let (asked, material) = self.inquire(namespace, &event);
+                explanation.material = material;
+                explanation.time = event.time();
+                explanation.fix = event.fix();
                 explanation.verdict.time_clamped = event.clamped();
+                inquiry = Some(asked);
             }
             Err(rejection) => explanation.verdict = Verdict::rejected(rejection),
         }
+        let (engine, namespace) = (Arc::clone(self), Arc::clone(namespace));
+        Ok(async move {
+            if let Some(inquiry) = inquiry {
+                inquiry
+                    .explain(&engine, namespace.policy(), now, &mut explanation)
+                    .await;
+            }
+            explanation
+        })
+    }
+
+    /// Drops every settled claim that suppresses this event and returns their keys. Refused while
+    /// an unsettled one is near: its holder is at work.
+    pub fn forget(
+        self: &Arc<Self>,
+        namespace: &str,
+        raw: &RawEvent<'_>,
+    ) -> Result<impl Future<Output = Result<Vec<String>, RequestFault>> + Send + use<>, RequestFault>
+    {
+        let namespace = self.served(namespace)?;
+        let event = Event::new(raw, namespace.policy(), self.clock.now())
+            .map_err(|rejection| RequestFault::InvalidEvent(rejection.reason, rejection.detail))?;
+        let (inquiry, _) = self.inquire(namespace, &event);
+        let (engine, namespace) = (Arc::clone(self), Arc::clone(namespace));
+        Ok(async move {
+            let keys = inquiry.forget(&engine).await?;
+            if !keys.is_empty() {
+                let name = namespace.policy().name();
+                tracing::warn!(namespace = %name, ?keys, "claims were forgotten on request");
+            }
+            Ok(keys)
+        })
+    }
+
+    /// Asks the store what stands under the event's keys. Also says what they are digests of.
+    fn inquire(&self, namespace: &Namespace, event: &Event<'_>) -> (Inquiry, String) {
+        let policy = namespace.policy();
+        let mut plans = PlanBatch::default();
+        let mut planner = Planner::new(policy);
+        planner.plan(event, 0, &mut plans);
+        let keys = plans.plans().iter().flat_map(|plan| {
+            plans.keys(plan).map(|(name, vicinity)| {
+                let mut key = Vec::new();
+                policy.scheme().write_key(name, plan.partition(), &mut key);
+                (String::from_utf8_lossy(&key).into_owned(), vicinity)
+            })
+        });
+        let keys = keys.collect();
         let request = Arc::new(ClaimRequest {
             namespace: namespace.id,
             plans,
-            nonces: vec![Nonce::from_bytes([0; 8])],
+            nonces: vec![Nonce::NOBODY],
             guards: policy.guards(),
             state: ClaimState::Confirmed,
             hold: HoldMs::at_least(policy.ttl()),
+            seen_hold: HoldMs::at_least(policy.ttl()),
             recognises_own: false,
         });
-        let inspection = self
-            .breaker
-            .admits()
-            .then(|| self.store.inspect(Arc::clone(&request)));
-        let engine = Arc::clone(self);
-        Ok(async move {
-            let policy = namespace.policy();
-            let Some(plan) = request.plans.plans().first() else {
-                return explanation;
-            };
-            let mut keys: Vec<(String, claim::Vicinity)> = Vec::new();
-            for (name, vicinity) in request.plans.keys(plan) {
-                let mut key = Vec::new();
-                policy.scheme().write_key(name, plan.partition(), &mut key);
-                keys.push((String::from_utf8_lossy(&key).into_owned(), vicinity));
-            }
-            let found = match inspection {
-                Some(inspection) => inspection.await,
-                None => Err(StoreError::Connection),
-            };
-            let clamped = explanation.verdict.time_clamped;
-            explanation.verdict = match &found {
-                Err(error) => engine.undecided(policy, *error),
-                Ok(found) => {
-                    let near = keys.iter().zip(found).filter_map(|((_, vicinity), found)| {
-                        found.map(|found| (*vicinity, found.standing))
-                    });
-                    match claim::rival(plan.sighting(), request.guards, near) {
-                        Some(rival) => {
-                            Verdict::repeated(plan.kind(), plan.sighting(), &rival, policy)
-                        }
-                        None => Verdict::admitted(plan.sighting(), policy, now, None),
-                    }
+        let answer = if self.breaker.admits() {
+            self.store.inspect(Arc::clone(&request))
+        } else {
+            Reply::ready(Err(StoreError::Connection))
+        };
+        let inquiry = Inquiry {
+            request,
+            keys,
+            answer,
+        };
+        (inquiry, planner.material().to_owned())
+    }
+}
+
+/// A look at what stands under an event's keys.
+struct Inquiry {
+    request: Arc<ClaimRequest>,
+    keys: Vec<(String, Vicinity)>,
+    answer: Reply<Result<Vec<Option<Found>>, StoreError>>,
+}
+
+impl Inquiry {
+    async fn explain(
+        self,
+        engine: &Engine,
+        policy: &Policy,
+        now: EventTime,
+        explanation: &mut Explanation,
+    ) {
+        let Self {
+            request,
+            keys,
+            answer,
+        } = self;
+        let found = answer.await;
+        let Some(plan) = request.plans.plans().first() else {
+            return;
+        };
+        let verdict = match &found {
+            Err(error) => engine.undecided(policy, *error),
+            Ok(found) => {
+                let standing = keys.iter().zip(found);
+                let standing = standing.filter_map(|((_, vicinity), found)| {
+                    Some((*vicinity, found.as_ref()?.standing))
+                });
+                match claim::rival(plan.sighting(), request.guards, standing) {
+                    Some(rival) => Verdict::repeated(plan.kind(), plan.sighting(), &rival, policy),
+                    None => Verdict::admitted(plan.sighting(), policy, now, None),
                 }
-            };
-            explanation.verdict.time_clamped = clamped;
-            for ((key, vicinity), found) in keys.iter().zip(found.unwrap_or_default()) {
-                explanation.claims.extend(found.map(|found| FoundClaim {
-                    key: key.clone(),
-                    standing: found.standing,
-                    expires_in: found.expires_in,
-                    near: claim::is_near(
-                        plan.sighting(),
-                        *vicinity,
-                        request.guards,
-                        &found.standing,
-                    ),
-                }));
             }
-            explanation.keys = keys.into_iter().map(|(key, _)| key).collect();
-            explanation
-        })
+        };
+        let time_clamped = explanation.verdict.time_clamped;
+        explanation.verdict = Verdict {
+            time_clamped,
+            ..verdict
+        };
+        for ((key, vicinity), found) in keys.iter().zip(found.unwrap_or_default()) {
+            explanation.claims.extend(found.map(|found| FoundClaim {
+                key: key.clone(),
+                standing: found.standing,
+                expires_in: found.expires_in,
+                near: claim::is_near(plan.sighting(), *vicinity, request.guards, &found.standing),
+            }));
+        }
+        explanation.keys = keys.into_iter().map(|(key, _)| key).collect();
+    }
+
+    async fn forget(self, engine: &Engine) -> Result<Vec<String>, RequestFault> {
+        let Self {
+            request,
+            keys,
+            answer,
+        } = self;
+        let found = answer.await.map_err(RequestFault::StoreUnavailable)?;
+        let Some(plan) = request.plans.plans().first() else {
+            return Ok(Vec::new());
+        };
+        let is_near = |vicinity, standing: &Standing| {
+            claim::is_near(plan.sighting(), vicinity, request.guards, standing)
+        };
+        let near: Vec<(usize, Standing)> = keys
+            .iter()
+            .zip(found)
+            .enumerate()
+            .filter_map(|(place, ((_, vicinity), found))| {
+                let standing = found?.standing;
+                is_near(*vicinity, &standing).then_some((place, standing))
+            })
+            .collect();
+        if near.iter().any(|(_, standing)| !standing.is_settled()) {
+            return Err(RequestFault::UnsettledClaim);
+        }
+        let forgotten = engine.store.forget(Arc::clone(&request), near).await;
+        let forgotten = forgotten.map_err(RequestFault::StoreUnavailable)?;
+        Ok(forgotten
+            .into_iter()
+            .map(|place| keys[place].0.clone())
+            .collect())
     }
 }

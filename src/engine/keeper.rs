@@ -114,7 +114,7 @@ async fn recover(engine: &Engine, report: &KeeperReport) {
             Err(error) => {
                 engine.store_errors().count(error);
                 // The first failure and then every hundredth or so: one line in a minute or two.
-                if failures % 100 == 0 {
+                if failures.is_multiple_of(100) {
                     tracing::warn!(%error, failures, "the store does not take claims; probing");
                 }
                 failures += 1;

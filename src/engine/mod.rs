@@ -6,9 +6,10 @@ pub mod explain;
 pub mod keeper;
 pub mod settle;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
 
 use self::breaker::Breaker;
 use crate::{
@@ -19,7 +20,13 @@ use crate::{
         verdict::{Reason, Verdict},
     },
     store::{NamespaceId, Store, StoreError},
-    telemetry::{counters::Counters, store_errors::StoreErrors},
+    telemetry::{
+        counters::Counters,
+        dead_letters::DeadLetterLog,
+        latency::StoreLatencies,
+        noisy::{NoisySubjects, Subject},
+        store_errors::StoreErrors,
+    },
 };
 
 /// What every surface shares.
@@ -32,6 +39,7 @@ pub struct Engine {
     breaker: Breaker,
     clock: Clock,
     store_errors: StoreErrors,
+    store_latencies: StoreLatencies,
     max_events_per_request: usize,
 }
 
@@ -42,6 +50,8 @@ pub struct Namespace {
     tag: NamespaceTag,
     policy: Arc<Policy>,
     counters: Counters,
+    noisy: Mutex<NoisySubjects>,
+    dead_letters: DeadLetterLog,
     /// Why it is not served: another contract stood at the first contact.
     refused: ArcSwapOption<String>,
 }
@@ -53,6 +63,11 @@ impl Namespace {
 
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// The subjects with the most suppressed events of late.
+    pub fn noisy_subjects(&self, limit: usize) -> Vec<Subject> {
+        self.noisy.lock().top(limit)
     }
 
     pub fn refused(&self) -> Option<Arc<String>> {
@@ -83,14 +98,18 @@ pub enum RequestFault {
     ResponseTooLarge { bytes: usize, limit: usize },
     #[error("the request names no operation")]
     NoOperation,
-    #[error("{0}")]
-    Invalid(&'static str),
     #[error("namespace {namespace} is not served: {why}")]
     ContractMismatch { namespace: String, why: String },
     #[error("the queue to the store is full; try again")]
     Overloaded { retry_after: Duration },
     #[error("this needs the store, which is unavailable: {0}")]
     StoreUnavailable(StoreError),
+    #[error("the event is refused as {reason}: {1}", reason = .0.name())]
+    InvalidEvent(Reason, Cow<'static, str>),
+    #[error(
+        "an unsettled claim is near this event: let its holder settle it, or wait until its lease has run out"
+    )]
+    UnsettledClaim,
     #[error("the deadline passed")]
     DeadlineExceeded,
 }
@@ -111,6 +130,8 @@ impl Engine {
                     tag: NamespaceTag::new(policy.name()),
                     policy,
                     counters: Counters::default(),
+                    noisy: Mutex::default(),
+                    dead_letters: DeadLetterLog::default(),
                     refused: ArcSwapOption::empty(),
                 })
             })
@@ -126,6 +147,7 @@ impl Engine {
             breaker: Breaker::default(),
             clock,
             store_errors: StoreErrors::default(),
+            store_latencies: StoreLatencies::default(),
             max_events_per_request,
         }
     }
@@ -177,6 +199,10 @@ impl Engine {
 
     pub fn clock(&self) -> &Clock {
         &self.clock
+    }
+
+    pub fn store_latencies(&self) -> &StoreLatencies {
+        &self.store_latencies
     }
 
     pub fn store_errors(&self) -> &StoreErrors {

@@ -1,6 +1,6 @@
 //! Confirm, Release, Renew: by token only.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{Engine, RequestFault};
 use crate::{
@@ -34,9 +34,12 @@ impl Engine {
         for token in tokens {
             let item = Token::decode(token).and_then(|token| {
                 let namespace = self.by_tag(token.namespace)?;
+                let policy = &namespace.policy;
                 let hold = match action {
-                    SettleAction::Confirm | SettleAction::Release => namespace.policy.ttl(),
-                    SettleAction::Renew => namespace.policy.lease(),
+                    // A claim of an instance that still has a lease must not be cut short.
+                    SettleAction::Renew if policy.lease().is_zero() => policy.ttl(),
+                    SettleAction::Renew => policy.lease(),
+                    SettleAction::Confirm | SettleAction::Release => policy.ttl(),
                 };
                 Some(SettleItem {
                     namespace: namespace.id,
@@ -65,6 +68,7 @@ impl Engine {
             Reply::ready(vec![Err(StoreError::Connection); request.items.len()])
         };
         Ok(Settling {
+            asked_at: self.clock.monotonic(),
             engine: Arc::clone(self),
             settlements,
             reply,
@@ -75,6 +79,8 @@ impl Engine {
 /// A request whose place in the order is taken.
 #[derive(Debug)]
 pub struct Settling {
+    /// By the monotonic clock.
+    asked_at: Duration,
     engine: Arc<Engine>,
     /// Every token that is not malformed awaits its outcome.
     settlements: Vec<Settlement>,
@@ -85,12 +91,15 @@ impl Settling {
     /// One settlement for each token, in order.
     pub async fn finish(self) -> Vec<Settlement> {
         let Self {
+            asked_at,
             engine,
             mut settlements,
             reply,
         } = self;
         let outcomes = reply.await;
         if engine.breaker.admits() {
+            let elapsed = engine.clock.monotonic() - asked_at;
+            engine.store_latencies.settle.observe(elapsed);
             engine.observe(outcomes.iter().copied());
         }
         let awaiting = settlements

@@ -50,10 +50,10 @@ impl DrainWatch {
 
 /// Counts the calls in flight. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct InFlight(Arc<Calls>);
+pub struct InFlight(Arc<Count>);
 
 #[derive(Debug)]
-struct Calls {
+struct Count {
     in_flight: AtomicUsize,
     last_change_ms: AtomicU64,
     idle: Notify,
@@ -63,7 +63,12 @@ struct Calls {
 impl InFlight {
     pub fn new(clock: Clock) -> Self {
         let last_change_ms = AtomicU64::new(clock.monotonic_ms());
-        Self(Arc::new(Calls { in_flight: AtomicUsize::new(0), last_change_ms, idle: Notify::new(), clock }))
+        Self(Arc::new(Count {
+            in_flight: AtomicUsize::new(0),
+            last_change_ms,
+            idle: Notify::new(),
+            clock,
+        }))
     }
 
     pub fn in_flight(&self) -> usize {
@@ -96,15 +101,16 @@ impl InFlight {
     }
 }
 
-impl Calls {
+impl Count {
     fn touch(&self) {
-        self.last_change_ms.store(self.clock.monotonic_ms(), Ordering::Release);
+        self.last_change_ms
+            .store(self.clock.monotonic_ms(), Ordering::Release);
     }
 }
 
 #[derive(Debug)]
 #[must_use = "the call is in flight while this lives"]
-pub struct InFlightGuard(Arc<Calls>);
+pub struct InFlightGuard(Arc<Count>);
 
 impl Drop for InFlightGuard {
     fn drop(&mut self) {
@@ -118,28 +124,45 @@ impl Drop for InFlightGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::time::EventTime;
 
-    #[tokio::test]
+    /// Time is simulated: tokio's and the clock's move together, a millisecond at a time.
+    #[tokio::test(start_paused = true)]
     async fn it_is_quiet_once_nothing_was_in_flight_for_the_span() {
-        let calls = InFlight::new(Clock::system());
-        let span = Duration::from_millis(60);
-        let call = calls.enter();
-        assert_eq!(calls.in_flight(), 1);
-        let busy = time::timeout(span * 3, calls.quiet(span)).await;
-        assert!(busy.is_err(), "a call is in flight");
-        drop(call);
-        let just_ended = time::timeout(span / 3, calls.quiet(span)).await;
-        assert!(just_ended.is_err(), "it ended only now");
-        let (one, two) = (calls.enter(), calls.enter());
-        let ended = async {
-            drop(one);
-            time::sleep(span / 2).await;
-            drop(two);
+        let clock = Clock::manual(EventTime::from_unix_nanos(0));
+        let calls = InFlight::new(clock.clone());
+        let millisecond = Duration::from_millis(1);
+        let time_passes = async {
+            loop {
+                time::sleep(millisecond).await;
+                clock.advance(millisecond);
+            }
         };
-        let quiet = async { time::timeout(span * 10, calls.quiet(span)).await };
-        let ((), quiet) = tokio::join!(ended, quiet);
-        assert!(quiet.is_ok());
-        assert_eq!(calls.in_flight(), 0);
+        let span = 60 * millisecond;
+        let check = async {
+            let call = calls.enter();
+            assert_eq!(calls.in_flight(), 1);
+            let busy = time::timeout(span * 3, calls.quiet(span)).await;
+            assert!(busy.is_err(), "a call is in flight");
+            drop(call);
+            let just_ended = time::timeout(span - 5 * millisecond, calls.quiet(span)).await;
+            assert!(just_ended.is_err(), "it ended only now");
+            let (one, two) = (calls.enter(), calls.enter());
+            let ended = async {
+                drop(one);
+                time::sleep(span / 2).await;
+                drop(two);
+            };
+            let begun_ms = clock.monotonic_ms();
+            let ((), ()) = tokio::join!(ended, calls.quiet(span));
+            let waited_ms = clock.monotonic_ms() - begun_ms;
+            assert!((90..=95).contains(&waited_ms), "{waited_ms} ms");
+            assert_eq!(calls.in_flight(), 0);
+        };
+        tokio::select! {
+            () = check => {}
+            () = time_passes => {}
+        }
     }
 
     #[tokio::test]

@@ -18,7 +18,11 @@ const STORE_LOOK_PERIOD: Duration = Duration::from_millis(100);
 
 const STORE: &str = "store";
 
-const SERVICES: [&str; 3] = ["", dedup_service_server::SERVICE_NAME, inspect_service_server::SERVICE_NAME];
+const SERVICES: [&str; 3] = [
+    "",
+    dedup_service_server::SERVICE_NAME,
+    inspect_service_server::SERVICE_NAME,
+];
 
 /// What health checks are answered. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -29,9 +33,14 @@ pub struct Health {
 impl Health {
     /// The services serve; of the store nothing is known yet.
     pub async fn serving() -> Self {
-        let health = Self { reporter: HealthReporter::new() };
+        let health = Self {
+            reporter: HealthReporter::new(),
+        };
         health.set_services(ServingStatus::Serving).await;
-        health.reporter.set_service_status(STORE, ServingStatus::NotServing).await;
+        health
+            .reporter
+            .set_service_status(STORE, ServingStatus::NotServing)
+            .await;
         health
     }
 
@@ -49,7 +58,11 @@ impl Health {
             looks.tick().await;
             let takes_part = engine.breaker().admits();
             if takes_part != last {
-                let status = if takes_part { ServingStatus::Serving } else { ServingStatus::NotServing };
+                let status = if takes_part {
+                    ServingStatus::Serving
+                } else {
+                    ServingStatus::NotServing
+                };
                 self.reporter.set_service_status(STORE, status).await;
                 last = takes_part;
             }

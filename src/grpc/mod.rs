@@ -2,6 +2,7 @@
 //!
 //! Generated types do not leave this folder; [`proto`] is public for clients in tests and tools.
 
+pub mod calls;
 pub mod drain;
 pub mod health;
 
@@ -10,34 +11,85 @@ pub mod proto {
     tonic::include_proto!("dedupd.v1");
 }
 
+mod bound;
+mod conversation;
+mod deadline;
+mod decode;
+mod dedup_service;
+mod encode;
+mod inspect_service;
+mod operations;
+mod status;
+
 use std::sync::Arc;
 
 use tonic::service::Routes;
 
 use self::{
+    calls::CallsLayer,
+    dedup_service::Dedup,
     drain::{DrainWatch, InFlight},
     health::Health,
+    inspect_service::Inspect,
+    operations::Operations,
+    proto::{
+        dedup_service_server::DedupServiceServer, inspect_service_server::InspectServiceServer,
+    },
 };
 use crate::engine::Engine;
 
 /// All files of the API with their imports, for reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/dedupd.binpb"));
 
-/// How large a message may be.
+/// How large a message may be, and what may be asked.
 #[derive(Clone, Copy, Debug)]
-pub struct GrpcLimits {
+pub struct GrpcOptions {
     pub max_request_bytes: usize,
     pub max_response_bytes: usize,
+    /// May `Forget` drop claims?
+    pub allow_forget: bool,
 }
 
-/// Every service of the API, with health and reflection.
+/// Every service of the API, with health and reflection, and the layer that goes around them.
 pub fn routes(
     engine: &Arc<Engine>,
-    limits: GrpcLimits,
+    options: GrpcOptions,
     drain: &DrainWatch,
     in_flight: &InFlight,
     health: &Health,
-) -> Routes {
-    let _ = (engine, limits, drain, in_flight);
-    Routes::new(health.service())
+) -> (Routes, CallsLayer) {
+    let GrpcOptions {
+        max_request_bytes,
+        max_response_bytes,
+        allow_forget,
+    } = options;
+    let dedup = Dedup {
+        operations: Operations {
+            engine: Arc::clone(engine),
+            max_response_bytes,
+        },
+        drain: drain.clone(),
+        in_flight: in_flight.clone(),
+    };
+    let dedup = DedupServiceServer::new(dedup)
+        .max_decoding_message_size(max_request_bytes)
+        .max_encoding_message_size(max_response_bytes);
+    let inspect = InspectServiceServer::new(Inspect {
+        engine: Arc::clone(engine),
+        allow_forget,
+        drain: drain.clone(),
+    })
+    .max_decoding_message_size(max_request_bytes);
+    let reflection = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    const COMPILED: &str = "the descriptors were compiled into this binary";
+    let routes = Routes::new(dedup)
+        .add_service(inspect)
+        .add_service(health.service())
+        .add_service(reflection().build_v1().expect(COMPILED))
+        .add_service(reflection().build_v1alpha().expect(COMPILED));
+    (routes, CallsLayer::new(in_flight.clone()))
 }

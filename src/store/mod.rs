@@ -59,6 +59,8 @@ pub struct ClaimRequest {
     /// What a won claim is stored as, and for how long.
     pub state: ClaimState,
     pub hold: HoldMs,
+    /// For how long a session remembers what it has seen.
+    pub seen_hold: HoldMs,
     /// Nonces are derived from the request, so that finding one's own means an earlier attempt.
     pub recognises_own: bool,
 }
@@ -331,8 +333,11 @@ pub struct StoreStats {
     pub connections: u64,
     /// Events waiting for the store or for its answer.
     pub queued_events: u64,
-    /// Claims given back, and those that could not be because the connection died.
+    /// Claims given back.
     pub given_back: u64,
+    /// Claims that could not be given back because others had been suppressed on them.
+    pub give_backs_kept: u64,
+    /// Claims that could not be given back because the connection died or the list was full.
     pub give_backs_abandoned: u64,
     /// Connections made.
     pub connects: u64,
@@ -358,6 +363,14 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// What stands under the keys of the request's first plan, in the plan's order.
     fn inspect(&self, request: Arc<ClaimRequest>) -> Reply<Result<Vec<Option<Found>>, StoreError>>;
+
+    /// Deletes those keys of the request's first plan, by their places in the plan, under which
+    /// the settled claim still stands that was found there. Returns their places.
+    fn forget(
+        &self,
+        request: Arc<ClaimRequest>,
+        found: Vec<(usize, Standing)>,
+    ) -> Reply<Result<Vec<usize>, StoreError>>;
 
     /// A canary write: does the store take claims?
     fn probe(&self) -> Reply<Result<(), StoreError>>;

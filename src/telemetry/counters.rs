@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::domain::verdict::Reason;
+use crate::domain::verdict::{Decision, Reason};
 
 /// Upper bounds of the event-time lag's buckets, seconds.
 pub const LAG_BOUNDS_S: [f64; 10] = [
@@ -105,6 +105,16 @@ impl Default for Tally {
 impl Tally {
     pub fn reason(&mut self, reason: Reason) {
         self.by_reason[reason as usize] += 1;
+    }
+
+    /// How many events go to the dead-letter path, and a reason of one of them.
+    pub fn dead_letters(&self) -> Option<(Reason, u64)> {
+        let dead_lettered = Reason::ALL.iter().copied().filter(|reason| {
+            reason.decision() == Decision::DeadLetter && self.by_reason[*reason as usize] > 0
+        });
+        dead_lettered
+            .map(|reason| (reason, u64::from(self.by_reason[reason as usize])))
+            .reduce(|(reason, events), (_, more)| (reason, events + more))
     }
 
     pub fn clamped(&mut self) {

@@ -1,4 +1,10 @@
 //! What dedupd says about itself: counters, metrics, logs.
 
 pub mod counters;
+pub mod dead_letters;
+mod families;
+pub mod latency;
+pub mod logs;
+pub mod metrics;
+pub mod noisy;
 pub mod store_errors;

@@ -1,5 +1,13 @@
 //! The integration tests, as one binary.
 
+mod cli;
+mod grpc_surface;
+mod house;
+mod memory_store;
+mod model;
+mod operation;
 mod oracle;
+mod property;
+mod python;
 mod stores;
 mod support;

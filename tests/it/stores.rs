@@ -73,6 +73,13 @@ fn policies() -> Vec<Arc<Policy>> {
         place: Some(Place::new(12, 0.0, 20.0, None).expect("a valid place")),
         ..draft("suite-pings")
     };
+    let spaced = PolicyDraft {
+        place: Some(Place::new(9, 60.0, 20.0, None).expect("a valid place")),
+        ..PolicyDraft {
+            name: NamespaceName::new("suite-spaced").expect("a valid name"),
+            ..pings.clone()
+        }
+    };
     let keyed = PolicyDraft {
         accepts: Accepts::from_kinds([Kind::Keyed]),
         window: Window::None,
@@ -100,7 +107,21 @@ fn policies() -> Vec<Arc<Policy>> {
             lease: Duration::from_millis(200),
             ..draft("suite-brief")
         },
+        PolicyDraft {
+            window: Window::Session {
+                gap_ns: 10_000_000_000,
+            },
+            ..draft("suite-session")
+        },
+        PolicyDraft {
+            window: Window::Session {
+                gap_ns: 10_000_000_000,
+            },
+            lease: Duration::from_secs(30),
+            ..draft("suite-session-leased")
+        },
         pings,
+        spaced,
         keyed,
     ];
     drafts
@@ -179,6 +200,9 @@ on_every_store! {
     a_dropped_call_gives_back_but_not_what_a_retry_adopted
     keyed_content
     pings_by_cell
+    a_space_guard_is_a_circle_across_cells
+    a_session_is_extended_by_what_it_suppresses
+    a_pending_session_is_not_extended
     omitted_claims_cannot_be_settled
 }
 
@@ -742,4 +766,147 @@ async fn omitted_claims_cannot_be_settled(engine: Arc<Engine>) {
         assert_eq!(admission.verdicts()[0].reason, expected);
         assert_eq!(deliver(admission), Vec::<Vec<u8>>::new());
     }
+}
+
+async fn a_space_guard_is_a_circle_across_cells(engine: Arc<Engine>) {
+    let ns = "suite-spaced";
+    // S09: a parked asset that alternates between two cells, 3 m apart.
+    let fixes: Vec<RawEvent<'_>> = (0..30)
+        .map(|second| {
+            let longitude = if second % 2 == 0 {
+                2.351_485_795
+            } else {
+                2.351_525_796
+            };
+            ping(
+                "s09",
+                T0 + second * 1000 * MS,
+                48.864_942_069_957_86,
+                longitude,
+            )
+        })
+        .collect();
+    let admission = admit(&engine, ns, None, &fixes).await;
+    let count = |reason| {
+        admission
+            .verdicts()
+            .iter()
+            .filter(|verdict| verdict.reason == reason)
+            .count()
+    };
+    assert_eq!((count(Reason::FirstSeen), count(Reason::Boundary)), (1, 15));
+    admission.delivered();
+    // Steps of a third of the guard in every direction from a point near a border: near is less
+    // than 60 m, also where a box round the circle would say otherwise.
+    let (latitude, longitude) = (48.864_942, 2.351_505);
+    let metre_deg = 1.0 / 111_195.08;
+    let centre = place::Position::new(latitude, longitude).expect("valid");
+    for (x, y) in (-4..=4).flat_map(|x| (-4..=4).map(move |y| (x, y))) {
+        let asset = format!("circle {x} {y}");
+        let there_latitude = latitude + f64::from(y) * 20.0 * metre_deg;
+        let there_longitude =
+            longitude + f64::from(x) * 20.0 * metre_deg / latitude.to_radians().cos();
+        let there = place::Position::new(there_latitude, there_longitude).expect("valid");
+        let resolution = place::Resolution::Nine;
+        let near =
+            there.distance_m(centre) < 60.0 || there.cell(resolution) == centre.cell(resolution);
+        check(
+            &engine,
+            ns,
+            &[ping(&asset, T0, latitude, longitude)],
+            &[Reason::FirstSeen],
+        )
+        .await;
+        let second = ping(&asset, T0 + 1000 * MS, there_latitude, there_longitude);
+        let (seen, _) = reasons(&engine, ns, &[second]).await;
+        assert_eq!(
+            seen[0] != Reason::FirstSeen,
+            near,
+            "{x} {y}: {seen:?}, {} m",
+            there.distance_m(centre)
+        );
+    }
+}
+
+async fn a_session_is_extended_by_what_it_suppresses(engine: Arc<Engine>) {
+    use Reason::{FirstSeen, Redelivery, Restamped};
+    let ns = "suite-session";
+    let second = |number: i64| transition("session", T0 + number * 1000 * MS);
+    // Each within the gap of something seen, the first of them 40 s behind the last.
+    for (at, expected) in [
+        (0, FirstSeen),
+        (9, Restamped),
+        (19, Restamped),
+        (29, Restamped),
+        (39, Restamped),
+        (49, Restamped),
+        (60, FirstSeen),
+        (0, Redelivery),
+        (49, Redelivery),
+        // Exactly the gap behind the earliest is still within it, in both directions of arrival.
+        (-10, Restamped),
+        (-20, Restamped),
+        (-31, FirstSeen),
+    ] {
+        let tokens = check(&engine, ns, &[second(at)], &[expected]).await;
+        assert_eq!(
+            tokens,
+            Vec::<Vec<u8>>::new(),
+            "stored confirmed: others may lose to it"
+        );
+    }
+    let late = admit(&engine, ns, None, &[second(5)]).await;
+    assert_eq!(
+        late.verdicts()[0]
+            .first_occurred_at
+            .map(|time| time.unix_nanos()),
+        Some(T0)
+    );
+    late.delivered();
+    // A call that is dropped gives back, unless others were suppressed on its claim meanwhile.
+    let before = engine.store().stats().give_backs_kept;
+    let alone = [transition("alone", T0)];
+    drop(admit(&engine, ns, None, &alone).await);
+    eventually(&engine, ns, &alone, FirstSeen).await;
+    let joined = admit(&engine, ns, None, &[transition("joined", T0)]).await;
+    check(&engine, ns, &[transition("joined", T0 + MS)], &[Restamped]).await;
+    drop(joined);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    check(&engine, ns, &[transition("joined", T0)], &[Redelivery]).await;
+    assert_eq!(engine.store().stats().give_backs_kept, before + 1);
+    // A retry takes over without forgetting what was seen since.
+    let id = Some([3; 16]);
+    admit(&engine, ns, id, &[transition("retried", T0)])
+        .await
+        .delivered();
+    check(
+        &engine,
+        ns,
+        &[transition("retried", T0 + 9_000 * MS)],
+        &[Restamped],
+    )
+    .await;
+    let retry = admit(&engine, ns, id, &[transition("retried", T0)]).await;
+    assert_eq!(retry.verdicts()[0].reason, FirstSeen);
+    retry.delivered();
+    check(
+        &engine,
+        ns,
+        &[transition("retried", T0 + 18_000 * MS)],
+        &[Restamped],
+    )
+    .await;
+}
+
+async fn a_pending_session_is_not_extended(engine: Arc<Engine>) {
+    use Reason::{FirstSeen, InFlight, Redelivery, Restamped};
+    let ns = "suite-session-leased";
+    let second = |number: i64| transition("pending", T0 + number * 1000 * MS);
+    let tokens = check(&engine, ns, &[second(0)], &[FirstSeen]).await;
+    check(&engine, ns, &[second(9)], &[InFlight]).await;
+    let confirmed = settle(&engine, SettleAction::Confirm, &tokens[0]).await;
+    assert_eq!(confirmed, Settlement::Settled(SettleOutcome::Applied));
+    check(&engine, ns, &[second(0)], &[Redelivery]).await;
+    check(&engine, ns, &[second(11)], &[FirstSeen]).await;
+    check(&engine, ns, &[second(8)], &[Restamped]).await;
 }

@@ -20,8 +20,8 @@ use parking_lot::Mutex;
 
 use self::shard::{Key, Shard};
 use super::{
-    ClaimOutcome, ClaimRequest, Claims, ContractAssertion, Found, GiveBack, QueueFull, Reply,
-    SettleRequest, Store, StoreError, StoreStats,
+    ClaimOutcome, ClaimRequest, Claims, ContractAssertion, Found, GiveBack, HoldMs, QueueFull,
+    Reply, SettleRequest, Store, StoreError, StoreStats,
 };
 use crate::{
     clock::Clock,
@@ -50,6 +50,7 @@ pub struct MemoryStore {
     usage: Usage,
     next_tick_shard: AtomicUsize,
     given_back: AtomicU64,
+    give_backs_kept: AtomicU64,
 }
 
 /// What the tables hold, together. Signed: shards report differences in any order.
@@ -73,6 +74,7 @@ impl MemoryStore {
             },
             next_tick_shard: AtomicUsize::new(0),
             given_back: AtomicU64::new(0),
+            give_backs_kept: AtomicU64::new(0),
         }
     }
 
@@ -126,41 +128,51 @@ impl MemoryStore {
         self.with_shard(plan.partition(), |shard| {
             shard.sweep(SLOTS_PER_CLAIM, now_ms);
             let standing = shard.get(&primary, now_ms);
-            if let Some(own) =
-                standing.filter(|own| request.recognises_own && own.nonce.same_holder(nonce))
-            {
+            let own = standing.filter(|own| request.recognises_own && own.nonce.same_holder(nonce));
+            if let Some(own) = own {
                 match round {
                     Round::First => return Ok(ClaimOutcome::Own),
-                    Round::Adopting if may_adopt(own.state, request.state) => {
-                        let nonce = own.nonce.with_attempt(own.nonce.attempt().wrapping_add(1));
-                        let expires_at_ms = now_ms.saturating_add(request.hold.get());
-                        shard.replace(&primary, &plan.record(request.state, nonce), expires_at_ms);
-                        return Ok(ClaimOutcome::Claimed {
-                            nonce,
-                            adopted: true,
-                        });
+                    Round::Adopting => {
+                        if let Some(taken) = own.adopted_as(plan.stored_state(request.state)) {
+                            shard.replace(&primary, &taken, later(now_ms, request.hold));
+                            let nonce = taken.nonce;
+                            return Ok(ClaimOutcome::Claimed {
+                                nonce,
+                                adopted: true,
+                            });
+                        }
                     }
-                    Round::Adopting => {}
                 }
             }
             if let Some(rival) = self.rival(request, plan, shard, standing, now_ms) {
+                let standing = standing.map(Standing::Record);
+                if let Some(seen) = claim::seen(plan.sighting(), &rival, standing.as_ref()) {
+                    self.put(shard, &primary, &seen, request.seen_hold, now_ms)?;
+                }
                 return Ok(ClaimOutcome::Lost(rival));
             }
-            if !self.has_room(shard, &primary, now_ms) {
-                return Err(StoreError::Full);
-            }
-            let expires_at_ms = now_ms.saturating_add(request.hold.get());
-            shard.insert(
-                &primary,
-                &plan.record(request.state, nonce),
-                expires_at_ms,
-                &self.hasher,
-            );
+            let record = plan.record(request.state, nonce);
+            self.put(shard, &primary, &record, request.hold, now_ms)?;
             Ok(ClaimOutcome::Claimed {
                 nonce,
                 adopted: false,
             })
         })
+    }
+
+    fn put(
+        &self,
+        shard: &mut Shard,
+        key: &Key<'_>,
+        record: &Record,
+        hold: HoldMs,
+        now_ms: u64,
+    ) -> Result<(), StoreError> {
+        if !self.has_room(shard, key, now_ms) {
+            return Err(StoreError::Full);
+        }
+        shard.insert(key, record, later(now_ms, hold), &self.hasher);
+        Ok(())
     }
 
     fn rival(
@@ -214,7 +226,7 @@ impl MemoryStore {
                 return SettleOutcome::NotHeld;
             };
             let (outcome, effect) = claim::settle(request.action, own.state);
-            let expires_at_ms = now_ms.saturating_add(item.hold.get());
+            let expires_at_ms = later(now_ms, item.hold);
             match effect {
                 SettleEffect::Confirm => {
                     let confirmed = Record {
@@ -238,13 +250,8 @@ enum Round {
     Adopting,
 }
 
-/// An unsettled claim may be taken over; a confirmed one only by a call that stores confirmed at
-/// once, since then it is its own work and not a settled one.
-fn may_adopt(found: ClaimState, stores: ClaimState) -> bool {
-    match found {
-        ClaimState::Pending | ClaimState::Claimed => true,
-        ClaimState::Confirmed => stores == ClaimState::Confirmed,
-    }
+fn later(now_ms: u64, hold: HoldMs) -> u64 {
+    now_ms.saturating_add(hold.get())
 }
 
 impl Store for MemoryStore {
@@ -271,12 +278,12 @@ impl Store for MemoryStore {
             let plan = &request.plans.plans()[plan];
             let key = self.key(request, request.plans.primary(plan));
             self.with_shard(plan.partition(), |shard| {
-                if shard
-                    .get(&key, now_ms)
-                    .is_some_and(|found| found.nonce == nonce)
-                {
+                let found = shard.get(&key, now_ms).filter(|found| found.nonce == nonce);
+                if found.is_some_and(|found| found.saw_one_event()) {
                     shard.remove(&key);
                     self.given_back.fetch_add(1, Ordering::Relaxed);
+                } else if found.is_some() {
+                    self.give_backs_kept.fetch_add(1, Ordering::Relaxed);
                 }
             });
         }
@@ -316,6 +323,36 @@ impl Store for MemoryStore {
         Reply::ready(Ok(found))
     }
 
+    fn forget(
+        &self,
+        request: Arc<ClaimRequest>,
+        found: Vec<(usize, Standing)>,
+    ) -> Reply<Result<Vec<usize>, StoreError>> {
+        let now_ms = self.clock.monotonic_ms();
+        let Some(plan) = request.plans.plans().first() else {
+            return Reply::ready(Ok(Vec::new()));
+        };
+        let forgotten = self.with_shard(plan.partition(), |shard| {
+            let keys: Vec<Key<'_>> = request
+                .plans
+                .keys(plan)
+                .map(|(name, _)| self.key(&request, name))
+                .collect();
+            let still_there = |(place, standing): &(usize, Standing)| {
+                let key = keys.get(*place)?;
+                let record = shard
+                    .get(key, now_ms)
+                    .filter(|record| Standing::Record(*record) == *standing)?;
+                record.state.is_settled().then(|| {
+                    shard.remove(key);
+                    *place
+                })
+            };
+            found.iter().filter_map(still_there).collect()
+        });
+        Reply::ready(Ok(forgotten))
+    }
+
     fn probe(&self) -> Reply<Result<(), StoreError>> {
         Reply::ready(Ok(()))
     }
@@ -332,6 +369,7 @@ impl Store for MemoryStore {
             claims: gauge(&self.usage.claims),
             bytes: gauge(&self.usage.bytes),
             given_back: self.given_back.load(Ordering::Relaxed),
+            give_backs_kept: self.give_backs_kept.load(Ordering::Relaxed),
             ..StoreStats::default()
         }
     }

@@ -63,28 +63,31 @@ fn hash_id(namespace: NamespaceId, id: &[u8], hasher: &DefaultHashBuilder) -> u6
     hasher.hash_one((namespace, id))
 }
 
-/// Expiry in milliseconds (44 bits: 557 years), namespace (16), flags (2), state (2).
+/// Expiry in milliseconds (43 bits: 278 years), namespace (16), flags (3), state (2).
 #[derive(Clone, Copy, Debug)]
 struct Meta(u64);
 
 impl Meta {
     const HAS_HASH: u64 = 1 << 2;
     const HAS_POSITION: u64 = 1 << 3;
-    const MAX_EXPIRY_MS: u64 = (1 << 44) - 1;
+    const IS_SESSION: u64 = 1 << 4;
+    const MAX_EXPIRY_MS: u64 = (1 << 43) - 1;
 
     fn new(namespace: NamespaceId, record: &Record, expires_at_ms: u64) -> Self {
         let sighting = &record.sighting;
+        let flag = |set: bool, flag: u64| if set { flag } else { 0 };
         Self(
-            expires_at_ms.min(Self::MAX_EXPIRY_MS) << 20
-                | u64::from(namespace.0) << 4
-                | u64::from(sighting.position.is_some()) * Self::HAS_POSITION
-                | u64::from(sighting.content_hash.is_some()) * Self::HAS_HASH
+            (expires_at_ms.min(Self::MAX_EXPIRY_MS) << 21)
+                | (u64::from(namespace.0) << 5)
+                | flag(sighting.position.is_some(), Self::HAS_POSITION)
+                | flag(sighting.content_hash.is_some(), Self::HAS_HASH)
+                | flag(sighting.is_session(), Self::IS_SESSION)
                 | record.state as u64,
         )
     }
 
     const fn expires_at_ms(self) -> u64 {
-        self.0 >> 20
+        self.0 >> 21
     }
 
     const fn is_live(self, now_ms: u64) -> bool {
@@ -92,7 +95,7 @@ impl Meta {
     }
 
     const fn namespace(self) -> NamespaceId {
-        NamespaceId((self.0 >> 4) as u16)
+        NamespaceId((self.0 >> 5) as u16)
     }
 
     const fn state(self) -> ClaimState {
@@ -115,7 +118,8 @@ struct DigestSlot {
     meta: Meta,
     nonce: u64,
     time_unix_nanos: i64,
-    content_hash: u64,
+    /// Under a session, which keeps no hash, the latest time.
+    hash_or_latest: u64,
     latitude_deg: f64,
     longitude_deg: f64,
 }
@@ -126,16 +130,18 @@ impl DigestSlot {
     fn new(namespace: NamespaceId, digest: [u64; 2], record: &Record, expires_at_ms: u64) -> Self {
         let Sighting {
             time,
+            latest,
             content_hash,
             position,
         } = record.sighting;
+        let latest = latest.map(|latest| latest.unix_nanos() as u64);
         let degrees = |read: fn(Position) -> f64| position.map_or(0.0, read);
         Self {
             digest,
             meta: Meta::new(namespace, record, expires_at_ms),
             nonce: u64::from_be_bytes(record.nonce.to_bytes()),
             time_unix_nanos: time.map_or(0, EventTime::unix_nanos),
-            content_hash: content_hash.unwrap_or(0),
+            hash_or_latest: content_hash.or(latest).unwrap_or(0),
             latitude_deg: degrees(Position::latitude_deg),
             longitude_deg: degrees(Position::longitude_deg),
         }
@@ -143,12 +149,14 @@ impl DigestSlot {
 
     fn record(&self) -> Record {
         let has_position = self.meta.0 & Meta::HAS_POSITION != 0;
+        let is_session = self.meta.0 & Meta::IS_SESSION != 0;
         Record {
             state: self.meta.state(),
             nonce: Nonce::from_bytes(self.nonce.to_be_bytes()),
             sighting: Sighting {
                 time: Some(EventTime::from_unix_nanos(self.time_unix_nanos)),
-                content_hash: self.meta.content_hash(self.content_hash),
+                latest: is_session.then(|| EventTime::from_unix_nanos(self.hash_or_latest as i64)),
+                content_hash: self.meta.content_hash(self.hash_or_latest),
                 position: has_position
                     .then(|| Position::from_stored(self.latitude_deg, self.longitude_deg)),
             },

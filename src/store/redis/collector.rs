@@ -18,7 +18,7 @@ struct Gathered<T> {
     done: Option<Done<T>>,
 }
 
-impl<T: Copy> Collector<T> {
+impl<T: Clone> Collector<T> {
     /// Slots that no part fills keep what `initial` says.
     pub(super) fn new(
         items: usize,

@@ -4,16 +4,14 @@
 //! script call. A subject with any such plan in the request goes through the script with all its
 //! events, so that they are decided in their order.
 
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 use redis::{Pipeline, Value};
 use smallvec::SmallVec;
 
 use super::{connection::Abilities, error::from_text};
 use crate::{
     domain::{
-        claim::{
-            self, ClaimState, MAX_RECORD_BYTES, SettleAction, SettleOutcome, Standing, Vicinity,
-        },
+        claim::{self, MAX_RECORD_BYTES, Nonce, SettleAction, SettleOutcome, Standing, Vicinity},
         key::KeyScheme,
         plan::Plan,
     },
@@ -26,14 +24,16 @@ pub(super) enum Script {
     Settle = 1,
     GiveBack = 2,
     Contract = 3,
+    Forget = 4,
 }
 
 impl Script {
-    pub(super) const ALL: [Script; 4] = [
+    pub(super) const ALL: [Script; 5] = [
         Script::Claim,
         Script::Settle,
         Script::GiveBack,
         Script::Contract,
+        Script::Forget,
     ];
 
     pub(super) const fn source(self) -> &'static str {
@@ -42,6 +42,7 @@ impl Script {
             Script::Settle => include_str!("scripts/settle.lua"),
             Script::GiveBack => include_str!("scripts/give_back.lua"),
             Script::Contract => include_str!("scripts/contract.lua"),
+            Script::Forget => include_str!("scripts/forget.lua"),
         }
     }
 }
@@ -52,6 +53,23 @@ pub(super) enum Adoption {
     Nothing,
     /// What an earlier attempt of the same call left.
     Own,
+}
+
+/// How often a request is asked, and what is known by then.
+#[derive(Debug)]
+pub(super) struct Round {
+    pub(super) adoption: Adoption,
+    /// For plans that came to [`Decided::NotNear`]: what they came to.
+    pub(super) known: HashMap<usize, Vec<u8>>,
+}
+
+/// What a plan came to in one round.
+#[derive(Clone, Debug)]
+pub(super) enum Decided {
+    Outcome(ClaimOutcome),
+    /// What the script found near is not, by the exact distance: these values, as the script
+    /// takes them. Nothing was claimed.
+    NotNear(Vec<u8>),
 }
 
 /// A script call with its keys and arguments, kept until its reply, since the server may have
@@ -110,14 +128,14 @@ impl ClaimCommands {
         request: &ClaimRequest,
         plans: &[usize],
         scheme: &KeyScheme,
-        adoption: Adoption,
+        round: &Round,
         abilities: &Abilities,
         pipeline: &mut Pipeline,
     ) -> Self {
         let (scripted, singles) = split(
             request,
             plans,
-            abilities.sets_and_gets && adoption == Adoption::Nothing,
+            abilities.sets_and_gets && round.adoption == Adoption::Nothing,
         );
         let mut key = Vec::with_capacity(64);
         let mut record = Vec::with_capacity(MAX_RECORD_BYTES);
@@ -132,7 +150,7 @@ impl ClaimCommands {
                 .arg(request.hold.get())
                 .arg("GET");
         }
-        let call = (!scripted.is_empty()).then(|| claim_call(request, &scripted, scheme, adoption));
+        let call = (!scripted.is_empty()).then(|| claim_call(request, &scripted, scheme, round));
         if let Some(call) = &call {
             call.push(abilities, pipeline);
         }
@@ -183,21 +201,18 @@ fn claim_call(
     request: &ClaimRequest,
     plans: &[usize],
     scheme: &KeyScheme,
-    adoption: Adoption,
+    round: &Round,
 ) -> ScriptCall {
-    let adopts = match (adoption, request.state) {
-        (Adoption::Nothing, _) => 0,
-        (Adoption::Own, ClaimState::Pending | ClaimState::Claimed) => 1,
-        (Adoption::Own, ClaimState::Confirmed) => 2,
-    };
     let text = |number: u64| number.to_string().into_bytes();
     let mut call = ScriptCall::new(Script::Claim);
     let guard_ns = request.guards.time_ns;
     call.arguments.extend([
         text(request.hold.get()),
+        text(request.seen_hold.get()),
         text(guard_ns >> 32),
         text(guard_ns & 0xffff_ffff),
-        text(adopts),
+        request.guards.space_m.to_string().into_bytes(),
+        text(u64::from(round.adoption == Adoption::Own)),
     ]);
     for &index in plans {
         let plan = &request.plans.plans()[index];
@@ -209,10 +224,25 @@ fn claim_call(
         let mut record = Vec::with_capacity(MAX_RECORD_BYTES);
         plan.record(request.state, request.nonces[index])
             .encode(&mut record);
-        let neighbours = request.plans.neighbours(plan).len() as u64;
-        call.arguments.extend([record, text(neighbours)]);
+        let known = round.known.get(&index).cloned().unwrap_or_default();
+        call.arguments.extend([record, shape(request, plan), known]);
     }
     call
+}
+
+/// How each neighbour is to be compared, as the script takes it.
+fn shape(request: &ClaimRequest, plan: &Plan) -> Vec<u8> {
+    request
+        .plans
+        .neighbours(plan)
+        .map(
+            |(_, vicinity)| match (vicinity.same_bucket, vicinity.same_cell) {
+                (false, true) => b't',
+                (true, false) => b'c',
+                (false, false) | (true, true) => b'b',
+            },
+        )
+        .collect()
 }
 
 /// The reply to one `SET … NX … GET`.
@@ -220,18 +250,13 @@ pub(super) fn single_outcome(
     request: &ClaimRequest,
     index: usize,
     reply: &Value,
-) -> Result<ClaimOutcome, StoreError> {
+) -> Result<Decided, StoreError> {
     match reply {
-        Value::Nil => Ok(ClaimOutcome::Claimed {
-            nonce: request.nonces[index],
-            adopted: false,
-        }),
-        Value::BulkString(value) => lost(
-            request,
-            index,
-            Adoption::Nothing,
-            std::iter::once((Vicinity::PRIMARY, Standing::decode(value))),
-        ),
+        Value::Nil => Ok(claimed(request.nonces[index], false)),
+        Value::BulkString(_) => {
+            let values = std::slice::from_ref(reply);
+            Ok(decided(request, index, Adoption::Nothing, values))
+        }
         Value::ServerError(error) => Err(error.into()),
         _ => Err(StoreError::Protocol),
     }
@@ -243,57 +268,69 @@ pub(super) fn scripted_outcome(
     index: usize,
     adoption: Adoption,
     reply: &Value,
-) -> Result<ClaimOutcome, StoreError> {
+) -> Result<Decided, StoreError> {
     let nonce = request.nonces[index];
     match reply {
-        Value::Int(256) => Ok(ClaimOutcome::Claimed {
-            nonce,
-            adopted: false,
-        }),
-        Value::Int(attempt @ 0..=255) => Ok(ClaimOutcome::Claimed {
-            nonce: nonce.with_attempt(*attempt as u8),
-            adopted: true,
-        }),
+        Value::Int(256) => Ok(claimed(nonce, false)),
+        Value::Int(attempt @ 0..=255) => Ok(claimed(nonce.with_attempt(*attempt as u8), true)),
         Value::Int(_) => Err(StoreError::WrongType),
         Value::BulkString(text) => Err(from_text(&String::from_utf8_lossy(text))),
-        Value::Array(values) => {
-            let plan: &Plan = &request.plans.plans()[index];
-            let found = request.plans.keys(plan).zip(values).filter_map(
-                |((_, vicinity), value)| match value {
-                    Value::BulkString(value) => Some((vicinity, Standing::decode(value))),
-                    _ => None,
-                },
-            );
-            lost(request, index, adoption, found)
-        }
+        Value::Array(values) => Ok(decided(request, index, adoption, values)),
         _ => Err(StoreError::Protocol),
     }
 }
 
-fn lost(
-    request: &ClaimRequest,
-    index: usize,
-    adoption: Adoption,
-    found: impl Iterator<Item = (Vicinity, Standing)>,
-) -> Result<ClaimOutcome, StoreError> {
-    let found: SmallVec<[(Vicinity, Standing); 3]> = found.collect();
-    let own = found.iter().any(|(vicinity, standing)| {
-        *vicinity == Vicinity::PRIMARY
+const fn claimed(nonce: Nonce, adopted: bool) -> Decided {
+    Decided::Outcome(ClaimOutcome::Claimed { nonce, adopted })
+}
+
+/// What the values found under a plan's keys come to.
+fn decided(request: &ClaimRequest, index: usize, adoption: Adoption, values: &[Value]) -> Decided {
+    let plan = &request.plans.plans()[index];
+    let found: SmallVec<[(Vicinity, Standing, &[u8]); 3]> = request
+        .plans
+        .keys(plan)
+        .zip(values)
+        .filter_map(|((_, vicinity), value)| match value {
+            Value::BulkString(value) => Some((vicinity, Standing::decode(value), value.as_slice())),
+            _ => None,
+        })
+        .collect();
+    let is_own = |vicinity: Vicinity, standing: &Standing| {
+        vicinity == Vicinity::PRIMARY
             && standing
                 .nonce()
                 .is_some_and(|nonce| nonce.same_holder(request.nonces[index]))
-    });
-    if own && request.recognises_own && adoption == Adoption::Nothing {
-        return Ok(ClaimOutcome::Own);
+    };
+    if request.recognises_own
+        && adoption == Adoption::Nothing
+        && found
+            .iter()
+            .any(|(vicinity, standing, _)| is_own(*vicinity, standing))
+    {
+        return Decided::Outcome(ClaimOutcome::Own);
     }
-    // A script that found something near where the rule finds nothing would be a fault of either.
-    claim::rival(
-        request.plans.plans()[index].sighting(),
-        request.guards,
-        found,
-    )
-    .map(ClaimOutcome::Lost)
-    .ok_or(StoreError::Protocol)
+    let standings = found
+        .iter()
+        .map(|&(vicinity, standing, _)| (vicinity, standing));
+    match claim::rival(plan.sighting(), request.guards, standings) {
+        Some(rival) => Decided::Outcome(ClaimOutcome::Lost(rival)),
+        None => Decided::NotNear(known(values)),
+    }
+}
+
+/// The values under the neighbours' keys, each behind its number and its length.
+fn known(values: &[Value]) -> Vec<u8> {
+    let mut known = Vec::new();
+    for (number, value) in (0..=u8::MAX).zip(values).skip(1) {
+        if let Value::BulkString(value) = value
+            && let Ok(length) = u8::try_from(value.len())
+        {
+            known.extend([number, length]);
+            known.extend_from_slice(value);
+        }
+    }
+    known
 }
 
 pub(super) fn settle_call(
@@ -375,4 +412,39 @@ pub(super) fn contract_call(key: String, line: String, hold_ms: u64, replace: bo
         vec![b'0' + u8::from(replace)],
     ]);
     call
+}
+
+/// The keys of the request's first plan at the given places, each with what stands there.
+pub(super) fn forget_call(
+    request: &ClaimRequest,
+    found: &[(usize, Standing)],
+    scheme: &KeyScheme,
+) -> ScriptCall {
+    let mut call = ScriptCall::new(Script::Forget);
+    let keys = plan_keys(request, scheme);
+    for (place, standing) in found {
+        if let Some(key) = keys.get(*place) {
+            call.keys.push(key.clone());
+            call.arguments.push(standing.head().unwrap_or_default());
+        }
+    }
+    call
+}
+
+/// The store keys of the request's first plan, in the plan's order.
+pub(super) fn plan_keys(request: &ClaimRequest, scheme: &KeyScheme) -> Vec<Vec<u8>> {
+    let plans = request.plans.plans().iter().take(1);
+    let named = plans.flat_map(|plan| {
+        request
+            .plans
+            .keys(plan)
+            .map(|(name, _)| (name, plan.partition()))
+    });
+    named
+        .map(|(name, partition)| {
+            let mut key = Vec::with_capacity(64);
+            scheme.write_key(name, partition, &mut key);
+            key
+        })
+        .collect()
 }

@@ -60,6 +60,7 @@ pub(super) struct LaneStats {
     pub(super) connections: AtomicU64,
     pub(super) connects: AtomicU64,
     pub(super) given_back: AtomicU64,
+    pub(super) kept: AtomicU64,
     pub(super) abandoned: AtomicU64,
 }
 
@@ -99,7 +100,7 @@ struct Finished {
 enum Ending {
     Answered {
         leave: bool,
-        given_back: u64,
+        given_back: GivenBack,
         again: Vec<(Debt, u8)>,
     },
     TooLate {
@@ -112,7 +113,7 @@ enum Ending {
 
 /// What became of a pipeline that missed its budget: claims that are still owed, or none.
 struct Drained {
-    given_back: u64,
+    given_back: GivenBack,
     debts: Vec<Debt>,
 }
 
@@ -161,7 +162,7 @@ impl Lane {
                 },
                 Some(finished) = self.in_flight.next(), if !self.in_flight.is_empty() => self.finished(finished),
                 Some(drained) = self.draining.next(), if !self.draining.is_empty() => {
-                    self.stats.given_back.fetch_add(drained.given_back, Ordering::Relaxed);
+                    self.stats.count(drained.given_back);
                     self.owe(drained.debts);
                 }
                 connected = wait_for(&mut self.connecting) => self.connected(connected),
@@ -265,9 +266,7 @@ impl Lane {
                 given_back,
                 again,
             } => {
-                self.stats
-                    .given_back
-                    .fetch_add(given_back, Ordering::Relaxed);
+                self.stats.count(given_back);
                 self.last_answer = Instant::now();
                 if is_current {
                     self.suspect = false;
@@ -475,10 +474,10 @@ impl SentPipeline {
             matches!(reply, Value::ServerError(_))
                 && matches!(error_of(reply), StoreError::ReadOnly | StoreError::Loading)
         });
-        let (mut given_back, mut again) = (0, Vec::new());
+        let (mut given_back, mut again) = (GivenBack::default(), Vec::new());
         for (work, share) in self.parts {
             if let Work::GiveBack { debts, sends_left } = work {
-                given_back += deleted(&replies[share.range(replies.len())]);
+                given_back.add(&replies[share.range(replies.len())]);
                 if sends_left > 1 {
                     again.extend(debts.into_iter().map(|debt| (debt, sends_left - 1)));
                 }
@@ -536,11 +535,11 @@ impl SentPipeline {
             };
             match timeout(DRAIN_LIMIT, both).await {
                 Ok(Ok(replies)) => Drained {
-                    given_back: deleted(&replies),
+                    given_back: GivenBack::default().with(&replies),
                     debts: Vec::new(),
                 },
                 Ok(Err(_)) | Err(_) => Drained {
-                    given_back: 0,
+                    given_back: GivenBack::default(),
                     debts,
                 },
             }
@@ -551,16 +550,36 @@ impl SentPipeline {
     }
 }
 
-/// How many claims the give-backs among these replies deleted.
-fn deleted(replies: &[Value]) -> u64 {
-    replies
-        .iter()
-        .map(|reply| {
-            if let Value::Int(count) = reply {
-                u64::try_from(*count).unwrap_or(0)
-            } else {
-                0
+/// What give-backs came to.
+#[derive(Clone, Copy, Debug, Default)]
+struct GivenBack {
+    deleted: u64,
+    kept: u64,
+}
+
+impl GivenBack {
+    /// Adds the give-backs among these replies.
+    fn add(&mut self, replies: &[Value]) {
+        for reply in replies {
+            if let Value::Array(counts) = reply
+                && let [Value::Int(deleted), Value::Int(kept)] = counts.as_slice()
+            {
+                self.deleted += u64::try_from(*deleted).unwrap_or(0);
+                self.kept += u64::try_from(*kept).unwrap_or(0);
             }
-        })
-        .sum()
+        }
+    }
+
+    fn with(mut self, replies: &[Value]) -> Self {
+        self.add(replies);
+        self
+    }
+}
+
+impl LaneStats {
+    fn count(&self, given_back: GivenBack) {
+        self.given_back
+            .fetch_add(given_back.deleted, Ordering::Relaxed);
+        self.kept.fetch_add(given_back.kept, Ordering::Relaxed);
+    }
 }

@@ -19,6 +19,8 @@ use std::{
 };
 
 use futures_util::future::join_all;
+use hashbrown::HashMap;
+use redis::Value;
 use tokio::{
     sync::{Notify, mpsc, oneshot},
     time::Instant,
@@ -27,7 +29,7 @@ use tokio::{
 pub use self::connection::UrlError;
 use self::{
     collector::Collector,
-    commands::Adoption,
+    commands::{Adoption, Decided, Round},
     connection::Connector,
     lane::{Job, Lane, LaneStats},
     work::Work,
@@ -37,7 +39,7 @@ use super::{
     SettleRequest, Store, StoreError, StoreStats,
 };
 use crate::domain::{
-    claim::SettleOutcome,
+    claim::{SettleOutcome, Standing},
     key::{KeyScheme, Partition, RESERVED_PREFIX},
 };
 
@@ -48,6 +50,10 @@ const CONNECTIONS_PER_LANE: usize = 2;
 /// Events in one piece of work, so that a large request does not hold up the others and its parts
 /// have a budget each.
 const CHUNK: usize = 256;
+
+/// Times that a plan with a space guard is asked about before it is given up. Once is enough but
+/// for distances within a micrometre of the guard.
+const MAX_ROUNDS: usize = 4;
 
 #[derive(Clone, Debug)]
 pub struct RedisOptions {
@@ -143,51 +149,96 @@ impl RedisStore {
         by_lane.into_iter().enumerate().flat_map(chunked).collect()
     }
 
+    /// Sends one round of a request's plans to their lanes. The answer comes with the plans that
+    /// must be asked again, and what is known about them by then.
+    fn send_round(
+        self: &Arc<Self>,
+        request: &Arc<ClaimRequest>,
+        plans: &[usize],
+        round: Round,
+        place: Option<Place>,
+    ) -> impl Future<Output = (Claims, HashMap<usize, Vec<u8>>)> + Send + use<> {
+        let (sender, receiver) = oneshot::channel();
+        let all = request.plans.plans();
+        let store = Arc::clone(self);
+        let for_claims = Arc::clone(request);
+        let own = Decided::Outcome(ClaimOutcome::Own);
+        let collector = Collector::new(all.len(), Ok(own), move |decided| {
+            drop(place);
+            // If nobody waits any more, dropping the claims gives them back.
+            drop(sender.send(into_claims(store, for_claims, decided)));
+        });
+        collector.fill(
+            plans
+                .iter()
+                .map(|&plan| (plan, Err(StoreError::Connection))),
+        );
+        let round = Arc::new(round);
+        for (lane, plans) in Self::split(plans.iter().map(|&plan| (plan, all[plan].partition()))) {
+            let work = Work::Claim {
+                request: Arc::clone(request),
+                plans,
+                round: Arc::clone(&round),
+                collector: Arc::clone(&collector),
+            };
+            self.send(lane, work);
+        }
+        let (store, request) = (Arc::clone(self), Arc::clone(request));
+        async move {
+            receiver.await.unwrap_or_else(|_| {
+                let lost = vec![Err(StoreError::Connection); request.plans.plans().len()];
+                (Claims::new(store, request, lost), HashMap::new())
+            })
+        }
+    }
+
+    /// Asks until every plan is decided.
     fn send_claims(
         self: Arc<Self>,
         request: Arc<ClaimRequest>,
-        plans: impl Iterator<Item = usize>,
+        plans: Vec<usize>,
         adoption: Adoption,
         place: Option<Place>,
     ) -> Reply<Claims> {
-        let (sender, receiver) = oneshot::channel();
-        // Of a second round the plans that do not take part keep `Own`.
-        let initial = match adoption {
-            Adoption::Nothing => Err(StoreError::Connection),
-            Adoption::Own => Ok(ClaimOutcome::Own),
-        };
-        let all = request.plans.plans();
-        let parts = Self::split(plans.map(|plan| (plan, all[plan].partition())));
-        let store: Arc<dyn Store> = Arc::clone(&self) as Arc<dyn Store>;
-        let for_claims = Arc::clone(&request);
-        let collector = Collector::new(all.len(), initial, move |outcomes| {
-            drop(place);
-            // Nobody waits any more: dropping the claims gives them back.
-            drop(sender.send(Claims::new(store, for_claims, outcomes)));
-        });
-        for (lane, plans) in parts {
-            let (request, collector) = (Arc::clone(&request), Arc::clone(&collector));
-            self.send(
-                lane,
-                Work::Claim {
-                    request,
-                    plans,
-                    adoption,
-                    collector,
-                },
-            );
-        }
-        drop(collector);
+        let known = HashMap::new();
+        let first = self.send_round(&request, &plans, Round { adoption, known }, place);
         Reply::waiting(async move {
-            match receiver.await {
-                Ok(claims) => claims,
-                Err(_) => {
-                    let lost = vec![Err(StoreError::Connection); request.plans.plans().len()];
-                    Claims::new(self, request, lost)
+            let (mut claims, mut known) = first.await;
+            for _ in 1..MAX_ROUNDS {
+                if known.is_empty() {
+                    break;
                 }
+                let plans: Vec<usize> = known.keys().copied().collect();
+                let round = Round { adoption, known };
+                let (again, still) = self.send_round(&request, &plans, round, None).await;
+                claims.amend(&plans, again);
+                known = still;
             }
+            claims
         })
     }
+}
+
+/// The claims of one round, and the plans that it could not decide.
+fn into_claims(
+    store: Arc<RedisStore>,
+    request: Arc<ClaimRequest>,
+    decided: Vec<Result<Decided, StoreError>>,
+) -> (Claims, HashMap<usize, Vec<u8>>) {
+    let mut known = HashMap::new();
+    let outcomes = decided
+        .into_iter()
+        .enumerate()
+        .map(|(plan, decided)| match decided {
+            Ok(Decided::Outcome(outcome)) => Ok(outcome),
+            Ok(Decided::NotNear(values)) => {
+                known.insert(plan, values);
+                Err(StoreError::TryAgain)
+            }
+            Err(error) => Err(error),
+        });
+    let outcomes = outcomes.collect();
+    (Claims::new(store, request, outcomes), known)
 }
 
 /// What waits for Redis, over all lanes.
@@ -231,11 +282,16 @@ impl Store for RedisStore {
         let place = self.queue.reserve(plans).ok_or(QueueFull {
             retry_after: self.budget,
         })?;
-        Ok(self.send_claims(request, 0..plans, Adoption::Nothing, Some(place)))
+        Ok(self.send_claims(
+            request,
+            (0..plans).collect(),
+            Adoption::Nothing,
+            Some(place),
+        ))
     }
 
     fn adopt(self: Arc<Self>, request: Arc<ClaimRequest>, plans: Vec<usize>) -> Reply<Claims> {
-        self.send_claims(request, plans.into_iter(), Adoption::Own, None)
+        self.send_claims(request, plans, Adoption::Own, None)
     }
 
     fn give_back(&self, request: &Arc<ClaimRequest>, claims: Vec<GiveBack>) {
@@ -296,21 +352,37 @@ impl Store for RedisStore {
         let Some(plan) = request.plans.plans().first() else {
             return Reply::ready(Ok(Vec::new()));
         };
-        let scheme = &self.schemes[usize::from(request.namespace.0)];
-        let keys = request.plans.keys(plan).map(|(name, _)| {
-            let mut key = Vec::new();
-            scheme.write_key(name, plan.partition(), &mut key);
-            key
-        });
+        let lane = Self::lane_of(plan.partition());
+        let keys = commands::plan_keys(&request, &self.schemes[usize::from(request.namespace.0)]);
         let (reply, receiver) = oneshot::channel();
-        self.send(
-            Self::lane_of(plan.partition()),
-            Work::Inspect {
-                keys: keys.collect(),
-                reply,
-            },
-        );
+        self.send(lane, Work::Inspect { keys, reply });
         awaited(receiver)
+    }
+
+    fn forget(
+        &self,
+        request: Arc<ClaimRequest>,
+        found: Vec<(usize, Standing)>,
+    ) -> Reply<Result<Vec<usize>, StoreError>> {
+        let Some(plan) = request.plans.plans().first() else {
+            return Reply::ready(Ok(Vec::new()));
+        };
+        let lane = Self::lane_of(plan.partition());
+        let scheme = &self.schemes[usize::from(request.namespace.0)];
+        let (reply, receiver) = oneshot::channel();
+        let call = commands::forget_call(&request, &found, scheme);
+        self.send(lane, Work::Call { call, reply });
+        let deleted = awaited(receiver);
+        Reply::waiting(async move {
+            let Value::Array(deleted) = deleted.await? else {
+                return Err(StoreError::Protocol);
+            };
+            let places = found.into_iter().map(|(place, _)| place).zip(deleted);
+            Ok(places
+                .filter(|(_, deleted)| *deleted == Value::Int(1))
+                .map(|(place, _)| place)
+                .collect())
+        })
     }
 
     /// Every lane must be able to write.
@@ -335,8 +407,14 @@ impl Store for RedisStore {
         let key = format!("{RESERVED_PREFIX}contract:{namespace}");
         let (reply, receiver) = oneshot::channel();
         let call = commands::contract_call(key, line, hold.get(), replace);
-        self.send(0, Work::Contract { call, reply });
-        awaited(receiver)
+        self.send(0, Work::Call { call, reply });
+        let line = awaited(receiver);
+        Reply::waiting(async move {
+            match line.await? {
+                Value::BulkString(line) => Ok(String::from_utf8_lossy(&line).into_owned()),
+                _ => Err(StoreError::Protocol),
+            }
+        })
     }
 
     fn stats(&self) -> StoreStats {
@@ -347,6 +425,7 @@ impl Store for RedisStore {
             connections: of(&self.stats.connections),
             queued_events: self.queue.events.load(Ordering::Relaxed) as u64,
             given_back: of(&self.stats.given_back),
+            give_backs_kept: of(&self.stats.kept),
             give_backs_abandoned: of(&self.stats.abandoned),
             connects: of(&self.stats.connects),
         }

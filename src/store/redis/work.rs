@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use super::{
     collector::Collector,
-    commands::{self, Adoption, ClaimCommands, Debt, ScriptCall},
+    commands::{self, Adoption, ClaimCommands, Debt, Decided, Round, ScriptCall},
     connection::{Abilities, CANARY_KEY},
 };
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
         claim::{SettleOutcome, Standing},
         key::KeyScheme,
     },
-    store::{ClaimOutcome, ClaimRequest, Found, GiveBack, SettleRequest, StoreError},
+    store::{ClaimRequest, Found, GiveBack, SettleRequest, StoreError},
 };
 
 /// How long a canary lives: it only has to be written.
@@ -26,8 +26,8 @@ pub(super) enum Work {
     Claim {
         request: Arc<ClaimRequest>,
         plans: Vec<usize>,
-        adoption: Adoption,
-        collector: Arc<Collector<ClaimOutcome>>,
+        round: Arc<Round>,
+        collector: Arc<Collector<Decided>>,
     },
     Settle {
         request: Arc<SettleRequest>,
@@ -40,9 +40,10 @@ pub(super) enum Work {
         keys: Vec<Vec<u8>>,
         reply: oneshot::Sender<Result<Vec<Option<Found>>, StoreError>>,
     },
-    Contract {
+    /// A script call whose reply the caller reads.
+    Call {
         call: ScriptCall,
-        reply: oneshot::Sender<Result<String, StoreError>>,
+        reply: oneshot::Sender<Result<Value, StoreError>>,
     },
     /// A write that the server must take.
     Canary {
@@ -74,7 +75,7 @@ impl Work {
             Work::Settle { items, .. } => items.len(),
             Work::GiveBack { debts, .. } => debts.len(),
             Work::Inspect { keys, .. } => keys.len(),
-            Work::Contract { .. } | Work::Canary { .. } | Work::Ping => 1,
+            Work::Call { .. } | Work::Canary { .. } | Work::Ping => 1,
         }
     }
 
@@ -96,12 +97,12 @@ impl Work {
             Work::Claim {
                 request,
                 plans,
-                adoption,
+                round,
                 ..
             } => {
                 let scheme = &schemes[usize::from(request.namespace.0)];
                 let mut commands =
-                    ClaimCommands::push(request, plans, scheme, *adoption, abilities, pipeline);
+                    ClaimCommands::push(request, plans, scheme, round, abilities, pipeline);
                 if let Some(call) = commands.call.take() {
                     calls.push((pipeline.len() - 1, call));
                 }
@@ -117,7 +118,7 @@ impl Work {
                     pipeline.cmd("PTTL").arg(key.as_slice());
                 }
             }
-            Work::Contract { call: contract, .. } => call(contract.clone(), pipeline),
+            Work::Call { call: script, .. } => call(script.clone(), pipeline),
             Work::Canary { .. } => {
                 pipeline
                     .cmd("SET")
@@ -141,11 +142,11 @@ impl Work {
             Work::Claim {
                 request,
                 plans,
-                adoption,
+                round,
                 collector,
             } => match &share.claims {
                 Some(commands) => {
-                    collector.fill(claim_outcomes(&request, commands, adoption, replies));
+                    collector.fill(claim_outcomes(&request, commands, round.adoption, replies));
                 }
                 None => collector.fill(
                     plans
@@ -165,10 +166,10 @@ impl Work {
                     .collect();
                 let _ = reply.send(found);
             }
-            Work::Contract { reply, .. } => {
+            Work::Call { reply, .. } => {
                 let _ = reply.send(match head {
-                    Value::BulkString(line) => Ok(String::from_utf8_lossy(line).into_owned()),
-                    other => Err(error_of(other)),
+                    Value::ServerError(error) => Err(error.into()),
+                    value => Ok(value.clone()),
                 });
             }
             Work::Canary { reply } => {
@@ -192,7 +193,7 @@ impl Work {
             Work::Inspect { reply, .. } => {
                 let _ = reply.send(Err(error));
             }
-            Work::Contract { reply, .. } => {
+            Work::Call { reply, .. } => {
                 let _ = reply.send(Err(error));
             }
             Work::Canary { reply } => {
@@ -211,9 +212,9 @@ impl Work {
             Work::Claim {
                 request,
                 plans,
-                adoption: Adoption::Nothing,
+                round,
                 ..
-            } => {
+            } if round.adoption == Adoption::Nothing => {
                 let claims: Vec<GiveBack> = plans
                     .iter()
                     .map(|&plan| GiveBack {
@@ -227,7 +228,7 @@ impl Work {
             Work::Claim { .. }
             | Work::Settle { .. }
             | Work::Inspect { .. }
-            | Work::Contract { .. }
+            | Work::Call { .. }
             | Work::Canary { .. }
             | Work::Ping => Vec::new(),
         }
@@ -239,7 +240,7 @@ fn claim_outcomes(
     commands: &ClaimCommands,
     adoption: Adoption,
     replies: &[Value],
-) -> Vec<(usize, Result<ClaimOutcome, StoreError>)> {
+) -> Vec<(usize, Result<Decided, StoreError>)> {
     let (singles, rest) = replies.split_at(commands.singles.len().min(replies.len()));
     let mut outcomes: Vec<_> = commands
         .singles

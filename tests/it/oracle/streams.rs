@@ -4,9 +4,11 @@
 //! many claims ago it was handed out, so that any judge can follow with its own claims or tokens.
 
 mod draws;
+mod scope;
 
 pub(crate) use draws::{Dice, destination, random_rules, text_of};
-use draws::{homes, identity, resolution_of};
+use draws::{homes, identity, resolution_of, twins};
+pub(crate) use scope::Scope;
 
 use super::{Event, Identity, Position, Rules, Time, Window};
 
@@ -53,10 +55,19 @@ pub(crate) enum Settle {
 
 impl Stream {
     pub(crate) fn random(seed: u64, steps: usize) -> Self {
+        Self::random_within(Scope::FULL, seed, steps)
+    }
+
+    pub(crate) fn random_within(scope: Scope, seed: u64, steps: usize) -> Self {
         let mut dice = Dice::new(seed);
         let homes = homes(&mut dice);
-        let rules = random_rules(&mut dice, homes[0]);
-        let steps = Author::new(dice, rules.clone(), homes).write(steps);
+        let mut rules = random_rules(&mut dice, homes[0]);
+        while !scope.holds_rules(&rules) {
+            rules = random_rules(&mut dice, homes[0]);
+        }
+        rules.ttl_ms = scope.on_the_grid(rules.ttl_ms);
+        rules.lease_ms = scope.on_the_grid(rules.lease_ms);
+        let steps = Author::new(scope, dice, rules.clone(), homes).write(steps);
         Self { seed, rules, steps }
     }
 }
@@ -72,6 +83,7 @@ struct Sketch {
 }
 
 struct Author {
+    scope: Scope,
     dice: Dice,
     rules: Rules,
     homes: Vec<(f64, f64)>,
@@ -84,16 +96,20 @@ struct Author {
 }
 
 impl Author {
-    fn new(mut dice: Dice, rules: Rules, homes: Vec<(f64, f64)>) -> Self {
+    fn new(scope: Scope, mut dice: Dice, rules: Rules, homes: Vec<(f64, f64)>) -> Self {
         let start_unix_ns = dice.pick(&[
             1_700_000_040 * SECOND,
             1_699_999_999 * SECOND + 999_000_000,
             0,
         ]);
-        let identities = (0..1 + dice.below(4))
+        let mut identities: Vec<Identity> = (0..1 + dice.below(4))
             .map(|_| identity(&mut dice, &rules))
             .collect();
+        if rules.accepts_transitions && dice.one_in(4) {
+            identities.extend(twins(&mut dice));
+        }
         Self {
+            scope,
             dice,
             rules,
             homes,
@@ -132,15 +148,21 @@ impl Author {
     }
 
     fn let_time_pass(&mut self) {
-        let now_ms = self.now_ms;
+        let (now_ms, tick_ms) = (self.now_ms, self.scope.tick_ms);
         self.moments_ms.retain(|moment_ms| *moment_ms > now_ms);
         match self.dice.below(4) {
-            0 => self.now_ms += 1 + self.dice.below(1 + self.rules.ttl_ms / 4),
+            0 => {
+                let step_ms = 1 + self.dice.below(1 + self.rules.ttl_ms / 4);
+                self.now_ms += self.scope.on_the_grid(step_ms);
+            }
             1 if !self.moments_ms.is_empty() => {
                 let moment_ms = self.dice.pick(&self.moments_ms);
-                self.now_ms = self
-                    .dice
-                    .pick(&[moment_ms - 1, moment_ms, moment_ms, moment_ms + 1]);
+                self.now_ms = self.dice.pick(&[
+                    moment_ms - tick_ms,
+                    moment_ms,
+                    moment_ms,
+                    moment_ms + tick_ms,
+                ]);
             }
             _ => {}
         }
@@ -149,7 +171,7 @@ impl Author {
     fn act(&mut self) -> Act {
         self.moments_ms.push(self.now_ms + self.rules.ttl_ms);
         self.moments_ms
-            .push(self.now_ms + self.rules.lease_ms.max(1));
+            .push(self.now_ms + self.rules.lease_ms.max(self.scope.tick_ms));
         match self.dice.below(10) {
             0..4 => Act::Settle {
                 settle: self.dice.pick(&[
@@ -162,7 +184,9 @@ impl Author {
             },
             4 if self.dice.one_in(4) => Act::Foreign {
                 event: self.event(),
-                ttl_ms: self.dice.pick(&[None, Some(self.rules.ttl_ms), Some(1)]),
+                ttl_ms: self
+                    .dice
+                    .pick(&[None, Some(self.rules.ttl_ms), Some(self.scope.tick_ms)]),
             },
             _ => Act::Admit {
                 events: (0..1 + self.dice.below(6)).map(|_| self.event()).collect(),
@@ -242,6 +266,8 @@ impl Author {
                 guard_ns - 1,
                 guard_ns,
                 guard_ns + 1,
+                // Two claims this far apart have a point just as near to both.
+                2 * (guard_ns - 1),
                 width_ns,
                 width_ns / 2,
             ]);
@@ -445,7 +471,7 @@ impl Author {
             latitude: Some(latitude),
             longitude: Some(longitude),
         };
-        self.dice.pick(&[
+        let bad = [
             Position::Missing,
             Position::LatLng {
                 latitude: None,
@@ -482,6 +508,12 @@ impl Author {
                 y: Some(6_250_000.0),
                 epsg: 0,
             },
-        ])
+        ];
+        loop {
+            let position = self.dice.pick(&bad);
+            if self.scope.holds_position(position) {
+                return position;
+            }
+        }
     }
 }

@@ -1,10 +1,18 @@
--- Deletes each key whose record still has all eight bytes of the nonce in the same place of ARGV.
--- Returns how many.
-local deleted = 0
+-- Deletes each key whose record still has all eight bytes of the nonce in the same place of ARGV,
+-- unless it is a session's that has seen more than the one event since.
+-- Returns how many were deleted, and how many stay.
+local deleted, kept = 0, 0
 for index, key in ipairs(KEYS) do
   local value = redis.pcall('GET', key)
-  if type(value) == 'string' and #value >= 10 and string.byte(value, 1) >= 0x80 and string.sub(value, 2, 9) == ARGV[index] then
-    deleted = deleted + redis.call('DEL', key)
+  if type(value) == 'string' and #value >= 10 and string.byte(value, 1) >= 0x80
+    and string.sub(value, 2, 9) == ARGV[index]
+  then
+    local is_session = #value == 26 and string.byte(value, 10) == 9
+    if is_session and string.sub(value, 11, 18) ~= string.sub(value, 19, 26) then
+      kept = kept + 1
+    else
+      deleted = deleted + redis.call('DEL', key)
+    end
   end
 end
-return deleted
+return { deleted, kept }

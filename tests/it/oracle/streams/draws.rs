@@ -204,6 +204,35 @@ pub(super) fn identity(dice: &mut Dice, rules: &Rules) -> Identity {
     }
 }
 
+/// Two subjects that a careless key would not tell apart.
+pub(super) fn twins(dice: &mut Dice) -> [Identity; 2] {
+    let transition = |device: &str, fence: &str, sequence, sequence_epoch| Identity::Transition {
+        device: device.into(),
+        fence: fence.into(),
+        kind: 1,
+        sequence,
+        sequence_epoch,
+    };
+    dice.pick(&[
+        [
+            transition("a|b", "c", None, 0),
+            transition("a", "b|c", None, 0),
+        ],
+        [
+            transition("a\\", "b", None, 0),
+            transition("a", "\\b", None, 0),
+        ],
+        [
+            transition("a", "b", Some(1), 0),
+            transition("a", "b", Some(1), 1),
+        ],
+        [
+            transition("a", "b", Some(1), 0),
+            transition("a", "b", None, 0),
+        ],
+    ])
+}
+
 pub(super) fn resolution_of(resolution: u8) -> Resolution {
     Resolution::try_from(resolution).expect("0 to 15")
 }

@@ -1,0 +1,146 @@
+//! The command line: what can be asked for, and how it ends.
+//!
+//! Exit codes: 0; 1, an event of `key` cannot be decided about; 64, a bad command line or
+//! configuration (`EX_USAGE` of sysexits.h).
+
+use std::{env, ffi::OsString, io, io::Write, path::PathBuf, process::ExitCode};
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::{
+    app,
+    config::{self, Config, ConfigErrors, Flags, LogFormat, redact_user_info},
+};
+
+mod event_json;
+
+mod key;
+
+const EXIT_FAILED: u8 = 1;
+const EXIT_USAGE: u8 = 64;
+
+#[derive(Debug, Parser)]
+#[command(name = "dedupd", version, about, long_about = None)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Answer over gRPC whether events are first sightings.
+    Serve(ServeOptions),
+    /// Validate the configuration and print it as it takes effect, as JSON.
+    Check(ServeOptions),
+    /// Print the material and the store keys of events, without a store.
+    Key(KeyOptions),
+}
+
+#[derive(Args, Debug)]
+pub struct ServeOptions {
+    #[command(flatten)]
+    config: ConfigOption,
+    /// Where claims are kept, without a password: memory:// or redis://host:port/database
+    /// [env: DEDUPD_STORE_URL, which may hold one]
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// Where gRPC listens: IP:PORT or unix:PATH, once for each [env: DEDUPD_GRPC_LISTEN,
+    /// separated by commas]
+    #[arg(long, value_name = "ADDR|unix:PATH")]
+    grpc_listen: Vec<String>,
+    /// Where probes, metrics and the configuration are served [env: DEDUPD_ADMIN_LISTEN]
+    #[arg(long, value_name = "ADDR")]
+    admin_listen: Option<String>,
+    /// How logs are written [env: DEDUPD_LOG_FORMAT] [default: text]
+    #[arg(long, value_enum)]
+    log_format: Option<LogFormat>,
+    /// Serve namespaces whose keys another contract wrote: their claims are not found any more
+    #[arg(long)]
+    replace_contract: bool,
+}
+
+#[derive(Args, Debug)]
+struct ConfigOption {
+    /// The YAML file [env: DEDUPD_CONFIG, or DEDUPD_CONFIG_INLINE for the YAML itself]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub struct KeyOptions {
+    /// Events, one a line, in the protobuf JSON form of dedupd.v1.Event; `-` is stdin
+    #[arg(value_name = "FILE", default_value = "-")]
+    events: PathBuf,
+    #[command(flatten)]
+    config: ConfigOption,
+    /// Whose rules apply [default: the only namespace, or the built-in one for the event's kind]
+    #[arg(long, value_name = "NAME")]
+    namespace: Option<String>,
+    /// Take events however old or far ahead they are
+    #[arg(long)]
+    no_time_limits: bool,
+}
+
+/// What to do, or how to end at once: after help, or a command line that is not understood.
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, ExitCode> {
+    CommandLine::try_parse_from(arguments)
+        .map(|line| line.command)
+        .map_err(|error| {
+            if error.use_stderr() {
+                // It shows the arguments, and a URL may be among them.
+                eprintln!("{}", redact_user_info(error.to_string().trim_end()));
+                ExitCode::from(EXIT_USAGE)
+            } else {
+                println!("{}", error.to_string().trim_end());
+                ExitCode::SUCCESS
+            }
+        })
+}
+
+/// Runs the service until it is told to stop.
+pub fn serve(options: &ServeOptions) -> ExitCode {
+    match options.load() {
+        Ok((config, log_format)) => app::serve(config, log_format, options.replace_contract),
+        Err(errors) => refuse(&errors),
+    }
+}
+
+/// The effective configuration on stdout, warnings on stderr.
+pub fn check(options: &ServeOptions) -> ExitCode {
+    let config = match options.load() {
+        Ok((config, _)) => config,
+        Err(errors) => return refuse(&errors),
+    };
+    for warning in &config.warnings {
+        eprintln!("warning: {warning}");
+    }
+    match writeln!(io::stdout(), "{:#}", config.redacted()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&format!("cannot write: {error}")),
+    }
+}
+
+pub use key::key;
+
+impl ServeOptions {
+    fn load(&self) -> Result<(Config, LogFormat), ConfigErrors> {
+        let flags = Flags {
+            config: self.config.config.clone(),
+            store: self.store.clone(),
+            grpc_listen: self.grpc_listen.clone(),
+            admin_listen: self.admin_listen.clone(),
+            log_format: self.log_format,
+        };
+        config::load(&flags, &|name| env::var_os(name))
+    }
+}
+
+fn refuse(errors: &ConfigErrors) -> ExitCode {
+    eprintln!("dedupd: {errors}");
+    ExitCode::from(EXIT_USAGE)
+}
+
+fn fail(message: &str) -> ExitCode {
+    eprintln!("dedupd: {message}");
+    ExitCode::from(EXIT_FAILED)
+}

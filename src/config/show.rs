@@ -1,0 +1,140 @@
+//! The configuration as it takes effect, for people: in the shape and spelling of the file, with
+//! defaults filled in and secrets left out.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    Config,
+    quantity::{duration_text, size_text},
+};
+use crate::domain::{
+    key::Digest,
+    policy::{Bounds, ContentMismatch, Implausible, Policy, TimeLimits, Window},
+};
+
+impl Config {
+    /// What a file would say to have this effect (with other secrets), and each namespace's
+    /// `contract`, which a file does not hold.
+    pub fn redacted(&self) -> Value {
+        let namespaces: Map<_, _> = self
+            .namespaces
+            .iter()
+            .map(|policy| (policy.name().to_string(), namespace(policy)))
+            .collect();
+        let grpc: Vec<_> = self.listen.grpc.iter().map(ToString::to_string).collect();
+        let mut listen = json!({ "grpc": grpc, "admin": self.listen.admin.to_string() });
+        if let Some(tls) = &self.listen.tls {
+            listen["tls"] = json!({
+                "cert_file": tls.cert_file,
+                "key_file": tls.key_file,
+                "client_ca_file": tls.client_ca_file,
+            });
+        }
+        json!({
+            "listen": listen,
+            "store": {
+                "url": self.store.url.to_string(),
+                "budget": duration_text(self.store.budget),
+                "max_memory": size_text(self.store.max_memory_bytes),
+            },
+            "limits": {
+                "max_events_per_request": self.limits.max_events_per_request,
+                "max_request_bytes": size_text(self.limits.max_request_bytes as u64),
+                "max_response_bytes": size_text(self.limits.max_response_bytes as u64),
+            },
+            "drain": {
+                "quiet": duration_text(self.drain.quiet),
+                "deadline": duration_text(self.drain.deadline),
+            },
+            "inspect": { "allow_forget": self.inspect.allow_forget },
+            "namespaces": namespaces,
+        })
+    }
+}
+
+fn namespace(policy: &Policy) -> Value {
+    let bounds = policy.bounds();
+    let accepts = policy.accepts();
+    let kinds: Vec<_> = accepts.kinds().map(|kind| kind.to_string()).collect();
+    let mut shown = json!({
+        "accepts": kinds,
+        "window": window(policy.window()),
+        "ttl": duration_text(policy.ttl()),
+        "failure_mode": policy.failure_mode().to_string(),
+        "lease": duration_text(policy.lease()),
+        "in_flight_retry": duration_text(policy.in_flight_retry()),
+        "key": { "prefix": policy.scheme().prefix(), "layout": policy.scheme().layout().name() },
+        "mode": policy.mode().to_string(),
+        "contract": policy.contract(),
+    });
+    if accepts.keyed {
+        shown["content_mismatch"] = match policy.content_mismatch() {
+            ContentMismatch::DeadLetter => "dead_letter",
+            ContentMismatch::Suppress => "suppress",
+        }
+        .into();
+    } else {
+        let digest = if accepts.transition {
+            policy.scheme().transition_digest()
+        } else {
+            Digest::Blake2b
+        };
+        shown["key"]["digest"] = digest.name().into();
+        shown["time"] = time(policy.time_limits());
+    }
+    if accepts.ping {
+        shown["place"] = place(policy);
+    }
+    if bounds != Bounds::default() {
+        shown["bounds"] = json!({
+            "max_duplicate_spread": bounds.max_duplicate_spread.map(duration_text),
+            "min_revisit": bounds.min_revisit.map(duration_text),
+        });
+    }
+    shown
+}
+
+fn window(window: Window) -> Value {
+    let text = |nanos| duration_text(Duration::from_nanos(nanos));
+    match window {
+        Window::None => json!("none"),
+        Window::Buckets { width_ns, guard_ns } if guard_ns == width_ns => {
+            json!({ "sliding": text(width_ns) })
+        }
+        Window::Buckets { width_ns, guard_ns } => {
+            json!({ "tumbling": text(width_ns), "guard": text(guard_ns) })
+        }
+        Window::Session { gap_ns } => json!({ "session": text(gap_ns) }),
+    }
+}
+
+fn place(policy: &Policy) -> Value {
+    let Some(place) = policy.place() else {
+        return json!("none");
+    };
+    json!({
+        "resolution": u8::from(place.resolution()),
+        "guard_m": place.guard_m(),
+        "jitter_radius_m": place.jitter_radius_m(),
+        "region": place.region().map(|region| region.corners_deg()),
+    })
+}
+
+fn time(limits: &TimeLimits) -> Value {
+    let text = |limit: Option<u64>| {
+        limit.map_or("off".to_owned(), |nanos| {
+            duration_text(Duration::from_nanos(nanos))
+        })
+    };
+    let implausible = match limits.implausible() {
+        Implausible::DeadLetter => "dead_letter",
+        Implausible::Clamp => "clamp",
+    };
+    json!({
+        "max_future": text(limits.max_future_ns()),
+        "max_age": text(limits.max_age_ns()),
+        "implausible": implausible,
+    })
+}

@@ -1,0 +1,127 @@
+//! What surrounds every call: it is counted while it is in flight, and dropped at its deadline.
+//!
+//! Dropping is what gives claims back, so a call whose time is up is dropped before it is answered.
+//! This is a layer around all routes and not around each service: routes begin a call only when
+//! its future is first polled, and then tonic's own timer would have the start.
+
+use std::{
+    convert::Infallible,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use axum::http::{Request, Response};
+use tokio::time::{self, Instant, Sleep};
+use tonic::{Status, body::Body};
+use tower::{Layer, Service};
+
+use super::{
+    deadline::{self, Deadline, HEAD_START},
+    drain::{InFlight, InFlightGuard},
+    status::Fault,
+};
+use crate::engine::RequestFault;
+
+/// Paths of the services whose calls a drain waits for; health and reflection are not among them.
+const COUNTED: &str = "/dedupd.";
+
+/// Goes around the routes, by `Server::layer`.
+#[derive(Clone, Debug)]
+pub struct CallsLayer {
+    in_flight: InFlight,
+}
+
+impl CallsLayer {
+    pub(super) fn new(in_flight: InFlight) -> Self {
+        Self { in_flight }
+    }
+}
+
+impl<S> Layer<S> for CallsLayer {
+    type Service = Calls<S>;
+
+    fn layer(&self, service: S) -> Calls<S> {
+        Calls {
+            service,
+            in_flight: self.in_flight.clone(),
+        }
+    }
+}
+
+/// A service with its calls watched.
+#[derive(Clone, Debug)]
+pub struct Calls<S> {
+    service: S,
+    in_flight: InFlight,
+}
+
+impl<S, B> Service<Request<B>> for Calls<S>
+where
+    S: Service<Request<B>, Response = Response<Body>, Error = Infallible>,
+    S::Future: Unpin,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Call<S::Future>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.service.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        let counted = request.uri().path().starts_with(COUNTED);
+        let in_flight = counted.then(|| self.in_flight.enter());
+        let (answer, deadline) = match deadline::timeout(request.headers()) {
+            None => (Some(self.service.call(request)), None),
+            Some(timeout) if timeout <= HEAD_START => (None, None),
+            Some(timeout) => {
+                let deadline = Box::pin(time::sleep(timeout - HEAD_START));
+                request
+                    .extensions_mut()
+                    .insert(Deadline(deadline.deadline()));
+                (Some(self.service.call(request)), Some(deadline))
+            }
+        };
+        Call {
+            answer,
+            deadline,
+            _in_flight: in_flight,
+        }
+    }
+}
+
+/// A call under way; without an answer to wait for its time is up.
+#[derive(Debug)]
+pub struct Call<F> {
+    answer: Option<F>,
+    deadline: Option<Pin<Box<Sleep>>>,
+    _in_flight: Option<InFlightGuard>,
+}
+
+impl<F> Future for Call<F>
+where
+    F: Future<Output = Result<Response<Body>, Infallible>> + Unpin,
+{
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let call = &mut *self;
+        if let Some(answer) = &mut call.answer {
+            if let Poll::Ready(answered) = Pin::new(answer).poll(context) {
+                return Poll::Ready(answered);
+            }
+            // The timer only wakes: when it is late, tonic's may run out between two looks at them.
+            match &mut call.deadline {
+                Some(deadline) if Instant::now() >= deadline.deadline() => {}
+                Some(deadline) => ready!(deadline.as_mut().poll(context)),
+                None => return Poll::Pending,
+            }
+        }
+        call.answer = None;
+        Poll::Ready(Ok(Status::from(Fault::from(
+            RequestFault::DeadlineExceeded,
+        ))
+        .into_http()))
+    }
+}
