@@ -4,6 +4,11 @@ use std::process::ExitCode;
 
 use dedupd::cli::{self, Command};
 
+/// Requests are thousands of small allocations that end together: an eighth less CPU per event than
+/// with the system's allocator (`cargo bench --bench transport_floor`).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     match cli::parse(std::env::args_os()) {
         Ok(Command::Serve(options)) => cli::serve(&options),

@@ -111,7 +111,7 @@ async fn full_is_an_outage_and_no_live_claim_is_evicted() {
     assert_eq!(full.verdicts()[0].reason, Reason::StoreUnavailable);
     // Expired claims make room: where they stand at once, elsewhere after a round of ticks.
     clock.advance(Duration::from_secs(60));
-    (0..8).for_each(|_| store.tick());
+    (0..32).for_each(|_| store.tick());
     let (admitted, refused) = claim_many(&engine, 200_000, 20_000).await;
     assert_eq!((admitted, refused), (20_000, 0));
 }

@@ -17,6 +17,10 @@ use crate::{
     store::NamespaceId,
 };
 
+/// A pass of the hand over a table takes a quarter as many claims as the table has slots.
+const SLOTS_PER_CLAIM: usize = 4;
+const CLAIMS_PER_SWEEP: usize = 16;
+
 /// A key with its hash, which is seeded at random so that nobody can choose ids that collide.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key<'a> {
@@ -191,6 +195,7 @@ pub(super) struct Shard {
     ids: HashTable<IdSlot>,
     id_bytes: usize,
     hand: usize,
+    claims_until_sweep: usize,
 }
 
 impl Shard {
@@ -204,6 +209,16 @@ impl Shard {
 
     pub(super) fn get(&self, key: &Key<'_>, now_ms: u64) -> Option<Record> {
         self.get_with_expiry(key, now_ms).map(|(record, _)| record)
+    }
+
+    /// Brings what a look-up of the key will read into the cache, so that the misses of several
+    /// keys overlap.
+    pub(super) fn touch(&self, key: &Key<'_>) {
+        let found = match key.name {
+            Name::Digest(_) => self.digests.find(key.hash, |_| true).is_some(),
+            Name::Id(_) => self.ids.find(key.hash, |_| true).is_some(),
+        };
+        std::hint::black_box(found);
     }
 
     /// The live claim under a key and when it expires.
@@ -320,6 +335,17 @@ impl Shard {
                     self.id_bytes -= entry.remove().0.id.len();
                 }
             }
+        }
+    }
+
+    /// Counts a claim; now and then moves the hand. Neighbouring slots in one go cost a fraction of
+    /// what the same number costs one by one, each time out of another cache line.
+    pub(super) fn sweep_now_and_then(&mut self, now_ms: u64) {
+        if self.claims_until_sweep > 0 {
+            self.claims_until_sweep -= 1;
+        } else {
+            self.claims_until_sweep = CLAIMS_PER_SWEEP - 1;
+            self.sweep(SLOTS_PER_CLAIM * CLAIMS_PER_SWEEP, now_ms);
         }
     }
 
