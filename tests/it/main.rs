@@ -1,6 +1,7 @@
 //! The integration tests, as one binary.
 
 mod cli;
+mod documents;
 mod grpc_surface;
 mod house;
 mod memory_store;

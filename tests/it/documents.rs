@@ -1,0 +1,110 @@
+//! What the documents show is what happens.
+
+use std::{fs, path::Path, process::Command};
+
+use serde_json::Value;
+
+use crate::support::service::{Options, Service};
+
+fn document(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The first block of a language behind a line that contains `after`.
+fn block<'t>(text: &'t str, language: &str, after: &str) -> &'t str {
+    let fence = format!("```{language}\n");
+    let text = &text[text.find(after).expect("the heading")..];
+    let start = text.find(&fence).expect("a block") + fence.len();
+    let end = text[start..].find("\n```").expect("its end");
+    &text[start..start + end]
+}
+
+#[test]
+fn the_grpcurl_call_of_the_readme_gives_its_answer() {
+    let Ok(grpcurl) = std::env::var("DEDUPD_TEST_GRPCURL") else {
+        return; // Named by tests/run.sh where it is left out.
+    };
+    let readme = document("README.md");
+    let call = block(&readme, "sh", "Ask (with");
+    let expected = block(&readme, "json", "Ask (with");
+    let service = Service::start(&Options::default());
+    let call = call
+        .replace("127.0.0.1:50061", &service.grpc_addr().to_string())
+        .replacen("grpcurl", &grpcurl, 1);
+    let answer = || -> Value {
+        let output = Command::new("sh")
+            .args(["-c", &call])
+            .output()
+            .expect("sh runs");
+        assert!(output.status.success(), "{call}\n{output:?}");
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    let mut first = answer();
+    let mut expected: Value = serde_json::from_str(expected).expect("JSON");
+    for verdict in [&mut first, &mut expected] {
+        let claim = verdict["verdicts"][0]["claim"].take();
+        assert!(
+            claim.as_str().is_some_and(|claim| claim.len() > 20),
+            "a token: {claim}"
+        );
+    }
+    assert_eq!(first, expected);
+    let second = answer();
+    assert_eq!(second["verdicts"][0]["decision"], "DECISION_SUPPRESS");
+    assert_eq!(second["verdicts"][0]["reason"], "REASON_REDELIVERY");
+}
+
+#[test]
+fn the_table_of_windows_is_what_the_example_prints() {
+    let output = Command::new(env!("CARGO"))
+        .args(["run", "--quiet", "--locked", "--example", "windows"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{output:?}");
+    let printed = String::from_utf8(output.stdout).expect("text");
+    assert!(printed.lines().count() > 10, "{printed}");
+    let shown = document("docs/windows.md");
+    assert!(
+        shown.contains(printed.trim()),
+        "docs/windows.md must hold:\n{printed}"
+    );
+}
+
+#[test]
+fn every_key_of_the_configuration_page_is_understood() {
+    let page = document("docs/configuration.md");
+    let output = Command::new(env!("CARGO_BIN_EXE_dedupd"))
+        .arg("check")
+        .env_clear()
+        .env("DEDUPD_CONFIG_INLINE", block(&page, "yaml", "## Every key"))
+        .output()
+        .expect("dedupd runs");
+    assert!(output.status.success(), "{output:?}");
+    let effective: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let transitions = &effective["namespaces"]["transitions"];
+    assert_eq!(transitions["bounds"]["min_revisit"], "5s");
+    assert_eq!(effective["namespaces"]["orders"]["lease"], "30s");
+}
+
+#[test]
+fn every_metric_that_the_documents_name_is_exposed() {
+    let service = Service::start(&Options::default());
+    let (status, exposed) = service.http_get("/metrics");
+    assert_eq!(status, 200);
+    let mut named = 0;
+    for path in [
+        "docs/operation.md",
+        "docs/guarantees.md",
+        "docs/configuration.md",
+    ] {
+        for word in document(path).split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')) {
+            if word.starts_with("dedupd_") {
+                named += 1;
+                assert!(exposed.contains(word), "{path} names {word}");
+            }
+        }
+    }
+    assert!(named > 20, "only {named} names found");
+}
