@@ -3,14 +3,16 @@
 use std::{
     fs,
     os::unix::fs::{FileTypeExt, PermissionsExt},
-    path::Path,
 };
 
 use dedupd::grpc::proto::{Reason, dedup_service_client::DedupServiceClient};
 use tonic::transport::{self, Certificate, ClientTlsConfig, Endpoint, Identity};
 
 use super::{SLACK, admit, connect, order, orders, request};
-use crate::support::service::{Options, Service};
+use crate::support::{
+    certificates,
+    service::{Options, Service},
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn o02_the_ports_chosen_for_port_0_are_logged() {
@@ -71,11 +73,7 @@ async fn o02_a_unix_socket_is_served_guarded_and_removed() {
 }
 
 fn pem(name: &str) -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/data/tls")
-        .join(name)
-        .display()
-        .to_string()
+    certificates::path(name).display().to_string()
 }
 
 /// Connects with the certificate of that name, or none, and admits one event.

@@ -5,6 +5,7 @@
     reason = "this is a kit: a test takes what it needs, and may be the last to do so"
 )]
 
+pub(crate) mod certificates;
 pub(crate) mod proxy;
 pub(crate) mod redis;
 pub(crate) mod service;
