@@ -9,13 +9,14 @@ use dedupd::{
     domain::{
         event::{RawEvent, RawPosition},
         identity::RawIdentity,
+        kind::{Accepts, Kind},
         policy::{
-            Accepts, Bounds, ContentMismatch, DEFAULT_IN_FLIGHT_RETRY, DEFAULT_JITTER_RADIUS_M,
-            FailureMode, Implausible, Kind, Mode, NamespaceName, Place, Policy, PolicyDraft,
-            TimeLimits, Window,
+            Bounds, ContentMismatch, DEFAULT_IN_FLIGHT_RETRY, DEFAULT_JITTER_RADIUS_M, FailureMode,
+            Mode, NamespaceName, Place, Policy, PolicyDraft, Window,
         },
+        reason::Reason,
         time::{EventTime, RawTime},
-        verdict::Reason,
+        time::{Implausible, TimeLimits},
     },
     engine::{Engine, admit::AdmitOptions},
     store::memory::MemoryStore,

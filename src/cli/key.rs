@@ -18,10 +18,12 @@ use crate::{
     domain::{
         event::{Event, RawEvent},
         identity::RawIdentity,
+        kind::Kind,
         plan::{PlanBatch, Planner},
-        policy::{Implausible, Kind, Policy, TimeLimits},
+        policy::Policy,
+        reason::Rejection,
         time::EventTime,
-        verdict::Rejection,
+        time::{Implausible, TimeLimits},
     },
 };
 

@@ -11,12 +11,13 @@ use super::{
     written::{self, Field, Limit, Or},
 };
 use crate::domain::{
+    kind::{Accepts, Kind},
     place::Region,
     policy::{
-        Accepts, Bounds, ContentMismatch, DEFAULT_IN_FLIGHT_RETRY, DEFAULT_JITTER_RADIUS_M,
-        DEFAULT_MAX_AGE, DEFAULT_MAX_FUTURE, FailureMode, Implausible, Kind, MAX_SPAN, Mode,
-        NamespaceName, Place, Policy, PolicyDraft, TimeLimits, Window,
+        Bounds, ContentMismatch, DEFAULT_IN_FLIGHT_RETRY, DEFAULT_JITTER_RADIUS_M, FailureMode,
+        MAX_SPAN, Mode, NamespaceName, Place, Policy, PolicyDraft, Window,
     },
+    time::{DEFAULT_MAX_AGE, DEFAULT_MAX_FUTURE, Implausible, TimeLimits},
 };
 
 /// The rules, if they could be made; all faults are on the scope.

@@ -11,7 +11,8 @@ use super::{
 };
 use crate::domain::{
     key::Digest,
-    policy::{Bounds, ContentMismatch, Implausible, Policy, TimeLimits, Window},
+    policy::{Bounds, ContentMismatch, Policy, Window},
+    time::{Implausible, TimeLimits},
 };
 
 impl Config {

@@ -14,7 +14,9 @@ use super::{
 };
 use crate::domain::{
     key::{Digest, Layout},
-    policy::{ContentMismatch, FailureMode, Implausible, Kind, Mode},
+    kind::Kind,
+    policy::{ContentMismatch, FailureMode, Mode},
+    time::Implausible,
 };
 
 /// A value, or what is wrong with it.

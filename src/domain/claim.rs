@@ -5,7 +5,7 @@
 //! (session: earliest and latest), content hash, latitude and longitude as f64. Times are offset
 //! binary (t XOR 2⁶³), so that their bytes sort like the times.
 
-use super::{place::Position, policy::Guards, time::EventTime};
+use super::{place::Position, time::EventTime};
 
 const VERSION: u8 = 8;
 
@@ -379,6 +379,13 @@ impl Vicinity {
     const fn is_primary(self) -> bool {
         self.same_bucket && self.same_cell
     }
+}
+
+/// How far apart two events in different buckets or cells may be and still be near, exclusive.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Guards {
+    pub time_ns: u64,
+    pub space_m: f64,
 }
 
 /// Section 3 of the rule: near in time and near in space.

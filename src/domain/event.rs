@@ -5,10 +5,11 @@
 
 use super::{
     identity::{Identity, RawIdentity},
+    kind::Kind,
     place::{Cell, Position},
-    policy::{Kind, Place, Policy},
+    policy::{Place, Policy},
+    reason::{Reason, Rejection},
     time::{self, EventTime, RawTime},
-    verdict::{Reason, Rejection},
 };
 
 /// A position as it came, not judged yet.

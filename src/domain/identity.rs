@@ -1,8 +1,8 @@
 //! Who or what an event is about: the part of its subject that the caller names.
 
 use super::{
-    policy::{Accepts, Kind},
-    verdict::{Reason, Rejection},
+    kind::{Accepts, Kind},
+    reason::{Reason, Rejection},
 };
 
 /// Longest device, fence, asset or event id, bytes.

@@ -18,7 +18,6 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 use super::{
     identity::{Identity, Sequence},
     place::Cell,
-    policy::PolicyFault,
 };
 
 /// Keys under this prefix are dedupd's own.
@@ -76,17 +75,17 @@ pub struct KeyScheme {
 }
 
 impl KeyScheme {
+    /// An error says what is wrong with the prefix.
     pub fn new(
         prefix: String,
         layout: Layout,
         transition_digest: Digest,
-    ) -> Result<Self, PolicyFault> {
-        let fault = |message: &str| Err(PolicyFault::new("key.prefix", message));
+    ) -> Result<Self, &'static str> {
         if !(1..=64).contains(&prefix.len()) || prefix.contains(['{', '}']) {
-            return fault("must be 1 to 64 bytes without { or }");
+            return Err("must be 1 to 64 bytes without { or }");
         }
         if prefix.starts_with(RESERVED_PREFIX) || RESERVED_PREFIX.starts_with(&prefix) {
-            return fault("must not begin with the reserved `dedupd:`, nor be a beginning of it");
+            return Err("must not begin with the reserved `dedupd:`, nor be a beginning of it");
         }
         Ok(Self {
             prefix,

@@ -1,9 +1,11 @@
 //! What a duplicate is.
 //!
 //! Pure: nothing here does IO, is async, reads a clock, logs, or imports another part of the crate.
-//! Modules stand in the order in which data meets them.
+//! No module needs one that stands below it.
 
-pub mod policy;
+pub mod reason;
+
+pub mod kind;
 
 pub mod time;
 
@@ -13,13 +15,15 @@ pub mod cells;
 
 pub mod identity;
 
-pub mod event;
-
 pub mod key;
 
-pub mod plan;
-
 pub mod claim;
+
+pub mod policy;
+
+pub mod event;
+
+pub mod plan;
 
 pub mod token;
 

@@ -2,7 +2,7 @@
 
 use h3o::{CellIndex, LatLng};
 
-use super::verdict::{Reason, Rejection};
+use super::reason::{Reason, Rejection};
 
 pub use h3o::Resolution;
 

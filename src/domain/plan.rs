@@ -15,8 +15,9 @@ use super::{
     event::Event,
     identity::Identity,
     key::{Bucket, KeyName, MaterialWriter, NameRef, Names, Partition},
+    kind::Kind,
     place::Cell,
-    policy::{Kind, Policy, Window},
+    policy::{Policy, Window},
     time::EventTime,
 };
 

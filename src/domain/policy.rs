@@ -1,12 +1,17 @@
 //! A namespace's rules. A [`Policy`] that exists is consistent: every relation between its parts
 //! was checked by [`Policy::new`], which names all faults at once.
 
+mod check;
+
 use std::{fmt, time::Duration};
 
 use super::{
     cells,
+    claim::Guards,
     key::{Digest, KeyScheme, Layout, default_prefix},
+    kind::Accepts,
     place::{Region, Resolution},
+    time::TimeLimits,
 };
 
 /// Longest window, TTL and other span, so that sums of them fit: 10 years.
@@ -14,82 +19,8 @@ pub const MAX_SPAN: Duration = Duration::from_secs(3_653 * 86_400);
 
 /// A polling hint: how soon to ask again while another holds the claim.
 pub const DEFAULT_IN_FLIGHT_RETRY: Duration = Duration::from_millis(200);
-/// Clocks of devices run ahead by minutes, not more.
-pub const DEFAULT_MAX_FUTURE: Duration = Duration::from_secs(5 * 60);
-/// Buffers on devices are drained within weeks.
-pub const DEFAULT_MAX_AGE: Duration = Duration::from_secs(30 * 86_400);
 /// Twice the usual error of a receiver with open sky.
 pub const DEFAULT_JITTER_RADIUS_M: f64 = 20.0;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Transition,
-    Ping,
-    Keyed,
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Kind::Transition => "transition",
-            Kind::Ping => "ping",
-            Kind::Keyed => "keyed",
-        })
-    }
-}
-
-/// The kinds of event that a namespace takes: keyed alone, or transitions, pings or both.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Accepts {
-    pub transition: bool,
-    pub ping: bool,
-    pub keyed: bool,
-}
-
-impl Accepts {
-    pub fn from_kinds(kinds: impl IntoIterator<Item = Kind>) -> Self {
-        kinds
-            .into_iter()
-            .fold(Self::default(), |accepts, kind| match kind {
-                Kind::Transition => Self {
-                    transition: true,
-                    ..accepts
-                },
-                Kind::Ping => Self {
-                    ping: true,
-                    ..accepts
-                },
-                Kind::Keyed => Self {
-                    keyed: true,
-                    ..accepts
-                },
-            })
-    }
-
-    pub const fn contains(self, kind: Kind) -> bool {
-        match kind {
-            Kind::Transition => self.transition,
-            Kind::Ping => self.ping,
-            Kind::Keyed => self.keyed,
-        }
-    }
-
-    pub fn kinds(self) -> impl Iterator<Item = Kind> {
-        [Kind::Transition, Kind::Ping, Kind::Keyed]
-            .into_iter()
-            .filter(move |kind| self.contains(*kind))
-    }
-}
-
-impl fmt::Display for Accepts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, kind) in self.kinds().enumerate() {
-            let separator = if index == 0 { "" } else { " and " };
-            write!(f, "{separator}{kind}s")?;
-        }
-        Ok(())
-    }
-}
 
 /// How event times are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,58 +96,6 @@ impl Place {
 
     pub const fn region(&self) -> Option<&Region> {
         self.region.as_ref()
-    }
-}
-
-/// What becomes of a time outside the limits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Implausible {
-    DeadLetter,
-    /// `ingested_at` stands in for it.
-    Clamp,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TimeLimits {
-    max_future_ns: Option<u64>,
-    max_age_ns: Option<u64>,
-    implausible: Implausible,
-}
-
-impl TimeLimits {
-    /// `None` is no limit.
-    pub fn new(
-        max_future: Option<Duration>,
-        max_age: Option<Duration>,
-        implausible: Implausible,
-    ) -> Self {
-        Self {
-            max_future_ns: max_future.map(saturating_nanos),
-            max_age_ns: max_age.map(saturating_nanos),
-            implausible,
-        }
-    }
-
-    pub const fn max_future_ns(&self) -> Option<u64> {
-        self.max_future_ns
-    }
-
-    pub const fn max_age_ns(&self) -> Option<u64> {
-        self.max_age_ns
-    }
-
-    pub const fn implausible(&self) -> Implausible {
-        self.implausible
-    }
-}
-
-impl Default for TimeLimits {
-    fn default() -> Self {
-        Self::new(
-            Some(DEFAULT_MAX_FUTURE),
-            Some(DEFAULT_MAX_AGE),
-            Implausible::DeadLetter,
-        )
     }
 }
 
@@ -353,11 +232,7 @@ pub struct Policy {
 impl Policy {
     /// Checks every relation between the parts and names all faults.
     pub fn new(draft: PolicyDraft) -> Result<Self, Vec<PolicyFault>> {
-        let mut faults = Vec::new();
-        check_kinds(&draft, &mut faults);
-        check_window(&draft, &mut faults);
-        check_spans(&draft, &mut faults);
-        check_bounds(&draft, &mut faults);
+        let mut faults = check::faults(&draft);
         let prefix = draft
             .prefix
             .unwrap_or_else(|| default_prefix(draft.name.as_str()));
@@ -387,8 +262,8 @@ impl Policy {
                 scheme,
             }),
             Ok(_) => Err(faults),
-            Err(fault) => {
-                faults.push(fault);
+            Err(message) => {
+                faults.push(PolicyFault::new("key.prefix", message));
                 Err(faults)
             }
         }
@@ -500,171 +375,5 @@ impl Policy {
             self.scheme.prefix(),
             self.guards().space_m,
         )
-    }
-}
-
-/// How far apart two events in different buckets or cells may be and still be near, exclusive.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Guards {
-    pub time_ns: u64,
-    pub space_m: f64,
-}
-
-fn saturating_nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
-}
-
-fn check_kinds(draft: &PolicyDraft, faults: &mut Vec<PolicyFault>) {
-    let Accepts {
-        transition,
-        ping,
-        keyed,
-    } = draft.accepts;
-    if !transition && !ping && !keyed {
-        faults.push(PolicyFault::new(
-            "accepts",
-            "must name at least one of transition, ping, keyed",
-        ));
-    }
-    if keyed && (transition || ping) {
-        faults.push(PolicyFault::new(
-            "accepts",
-            "keyed stands alone: give keyed events a namespace of their own",
-        ));
-    }
-    match (keyed, draft.window) {
-        (true, Window::Buckets { .. } | Window::Session { .. }) => {
-            faults.push(PolicyFault::new(
-                "window",
-                "keyed events have none: write `window: none`",
-            ));
-        }
-        (false, Window::None) if transition || ping => {
-            faults.push(PolicyFault::new(
-                "window",
-                "`none` is for keyed events only",
-            ));
-        }
-        _ => {}
-    }
-    if ping && !transition && draft.digest == Some(Digest::Xxh3) {
-        faults.push(PolicyFault::new(
-            "key.digest",
-            "pings have no other digest than blake2b",
-        ));
-    }
-    if keyed && draft.digest.is_some() {
-        faults.push(PolicyFault::new(
-            "key.digest",
-            "keyed events have no digest: the id is the key",
-        ));
-    }
-}
-
-fn check_window(draft: &PolicyDraft, faults: &mut Vec<PolicyFault>) {
-    let (width_ns, guard_ns) = match draft.window {
-        Window::None => return,
-        Window::Buckets { width_ns, guard_ns } => (width_ns, guard_ns),
-        Window::Session { gap_ns } => (gap_ns, 0),
-    };
-    if width_ns == 0 || u128::from(width_ns) > MAX_SPAN.as_nanos() {
-        faults.push(PolicyFault::new(
-            "window",
-            "must be longer than 0 and at most 10 years",
-        ));
-    }
-    if guard_ns > width_ns {
-        faults.push(PolicyFault::new(
-            "window.guard",
-            "must not be wider than the window",
-        ));
-    }
-    if draft.accepts.ping && width_ns % 1_000_000_000 != 0 {
-        faults.push(PolicyFault::new(
-            "window",
-            "must be whole seconds where pings are accepted, since their keys hold the bucket's start in seconds",
-        ));
-    }
-    let needed = Duration::from_nanos(width_ns.saturating_add(guard_ns));
-    if draft.ttl < needed {
-        faults.push(PolicyFault::new(
-            "ttl",
-            format!("{:?} is shorter than the window plus its guard, {needed:?}: copies within the window would pass", draft.ttl),
-        ));
-    }
-    if matches!(draft.window, Window::Session { .. })
-        && draft.place.is_some_and(|place| place.guard_m > 0.0)
-    {
-        faults.push(PolicyFault::new(
-            "place.guard_m",
-            "a session window has no space guard: set it to 0",
-        ));
-    }
-}
-
-fn check_spans(draft: &PolicyDraft, faults: &mut Vec<PolicyFault>) {
-    if draft.ttl.is_zero() || draft.ttl > MAX_SPAN {
-        faults.push(PolicyFault::new(
-            "ttl",
-            "must be longer than 0 and at most 10 years",
-        ));
-    }
-    if draft.lease > draft.ttl {
-        faults.push(PolicyFault::new("lease", "must not be longer than the ttl"));
-    }
-    if draft.in_flight_retry.is_zero() || draft.in_flight_retry > MAX_SPAN {
-        faults.push(PolicyFault::new(
-            "in_flight_retry",
-            "must be longer than 0 and at most 10 years",
-        ));
-    }
-}
-
-/// max_duplicate_spread < reach of the window < min_revisit, or no width can be right.
-fn check_bounds(draft: &PolicyDraft, faults: &mut Vec<PolicyFault>) {
-    let Bounds {
-        max_duplicate_spread,
-        min_revisit,
-    } = draft.bounds;
-    let Window::Buckets { width_ns, guard_ns } = draft.window else {
-        if draft.bounds != Bounds::default() {
-            faults.push(PolicyFault::new(
-                "bounds",
-                "hold for tumbling and sliding windows only",
-            ));
-        }
-        return;
-    };
-    let (width, guard) = (
-        Duration::from_nanos(width_ns),
-        Duration::from_nanos(guard_ns),
-    );
-    if let (Some(spread), Some(revisit)) = (max_duplicate_spread, min_revisit)
-        && spread >= revisit
-    {
-        faults.push(PolicyFault::new(
-            "bounds",
-            "no width fits: duplicates spread as far as genuine events lie apart; \
-             send the device's `sequence` with each transition instead",
-        ));
-        return;
-    }
-    if let Some(spread) = max_duplicate_spread
-        && spread >= guard
-    {
-        faults.push(PolicyFault::new(
-            "bounds.max_duplicate_spread",
-            format!(
-                "{spread:?} must be less than the guard, {guard:?} (for a sliding window its width)"
-            ),
-        ));
-    }
-    if let Some(revisit) = min_revisit
-        && width >= revisit
-    {
-        faults.push(PolicyFault::new(
-            "bounds.min_revisit",
-            format!("{revisit:?} must be more than the window, {width:?}"),
-        ));
     }
 }

@@ -4,14 +4,11 @@
 //! outside is implausible by definition. Floor division is toward minus infinity, so that the
 //! bucket before the epoch is −1 and not a second bucket 0.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 
 use jiff::{Timestamp, civil, fmt::temporal::DateTimeParser};
 
-use super::{
-    policy::{Implausible, TimeLimits},
-    verdict::{Reason, Rejection},
-};
+use super::reason::{Reason, Rejection};
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
@@ -20,6 +17,11 @@ const ROLLOVER_SECONDS: i64 = 1024 * 7 * 86_400;
 
 /// How far from a whole number of rollovers a time may lie and still be called one.
 const ROLLOVER_TOLERANCE_SECONDS: i64 = 86_400;
+
+/// Clocks of devices run ahead by minutes, not more.
+pub const DEFAULT_MAX_FUTURE: Duration = Duration::from_secs(5 * 60);
+/// Buffers on devices are drained within weeks.
+pub const DEFAULT_MAX_AGE: Duration = Duration::from_secs(30 * 86_400);
 
 /// Nanoseconds since 1970-01-01T00:00:00Z.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -159,6 +161,62 @@ fn without_excess_fraction(text: &str) -> Cow<'_, str> {
 
 fn excerpt(text: &str) -> String {
     text.chars().take(40).collect()
+}
+
+/// What becomes of a time outside the limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Implausible {
+    DeadLetter,
+    /// `ingested_at` stands in for it.
+    Clamp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeLimits {
+    max_future_ns: Option<u64>,
+    max_age_ns: Option<u64>,
+    implausible: Implausible,
+}
+
+impl TimeLimits {
+    /// `None` is no limit.
+    pub fn new(
+        max_future: Option<Duration>,
+        max_age: Option<Duration>,
+        implausible: Implausible,
+    ) -> Self {
+        Self {
+            max_future_ns: max_future.map(saturating_nanos),
+            max_age_ns: max_age.map(saturating_nanos),
+            implausible,
+        }
+    }
+
+    pub const fn max_future_ns(&self) -> Option<u64> {
+        self.max_future_ns
+    }
+
+    pub const fn max_age_ns(&self) -> Option<u64> {
+        self.max_age_ns
+    }
+
+    pub const fn implausible(&self) -> Implausible {
+        self.implausible
+    }
+}
+
+impl Default for TimeLimits {
+    fn default() -> Self {
+        Self::new(
+            Some(DEFAULT_MAX_FUTURE),
+            Some(DEFAULT_MAX_AGE),
+            Implausible::DeadLetter,
+        )
+    }
+}
+
+fn saturating_nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// A time that passed, and whether it had to be replaced.

@@ -9,8 +9,9 @@ use crate::{
         event::{Event, Fix, RawEvent},
         plan::{PlanBatch, Planner},
         policy::{Mode, Policy},
+        reason::Reason,
         time::EventTime,
-        verdict::{Reason, Verdict},
+        verdict::Verdict,
     },
     store::{ClaimRequest, Found, HoldMs, Reply, StoreError},
 };

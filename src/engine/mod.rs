@@ -16,8 +16,9 @@ use crate::{
     clock::Clock,
     domain::{
         policy::{FailureMode, Policy},
+        reason::Reason,
         token::NamespaceTag,
-        verdict::{Reason, Verdict},
+        verdict::Verdict,
     },
     store::{NamespaceId, Store, StoreError},
     telemetry::{

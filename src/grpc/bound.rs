@@ -8,7 +8,8 @@ use prost::length_delimiter_len;
 use crate::{
     domain::{
         policy::{ContentMismatch, Policy},
-        verdict::{Decision, Verdict},
+        reason::Decision,
+        verdict::Verdict,
     },
     engine::admit::Prepared,
 };
@@ -81,12 +82,14 @@ mod tests {
             claim::{ClaimState, Nonce, Record, Rival, Sighting, Standing, Vicinity},
             event::RawEvent,
             identity::RawIdentity,
+            kind::{Accepts, Kind},
             policy::{
-                Accepts, Bounds, DEFAULT_IN_FLIGHT_RETRY, FailureMode, Kind, MAX_SPAN, Mode,
-                NamespaceName, PolicyDraft, TimeLimits, Window,
+                Bounds, DEFAULT_IN_FLIGHT_RETRY, FailureMode, MAX_SPAN, Mode, NamespaceName,
+                PolicyDraft, Window,
             },
+            reason::Reason,
             time::EventTime,
-            verdict::Reason,
+            time::TimeLimits,
         },
         engine::{Engine, admit::AdmitOptions},
         grpc::{encode, proto as pb},

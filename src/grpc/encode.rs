@@ -11,9 +11,10 @@ use crate::{
         event::Fix,
         place::Position,
         policy::Policy,
+        reason::{Decision, Reason},
         time::EventTime,
         token::Token,
-        verdict::{Decision, Reason, Verdict},
+        verdict::Verdict,
     },
     engine::{
         Namespace,

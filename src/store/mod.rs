@@ -19,10 +19,10 @@ use std::{
 };
 
 use crate::domain::{
+    claim::Guards,
     claim::{ClaimState, Nonce, Rival, SettleAction, SettleOutcome, Standing},
     key::{KeyName, NameRef, Names, Partition},
     plan::PlanBatch,
-    policy::Guards,
 };
 
 /// A namespace's place in the list that the store was made with.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::domain::verdict::{Decision, Reason};
+use crate::domain::reason::{Decision, Reason};
 
 /// Upper bounds of the event-time lag's buckets, seconds.
 pub const LAG_BOUNDS_S: [f64; 10] = [

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::domain::verdict::Reason;
+use crate::domain::reason::Reason;
 
 /// At most one line in this time for each namespace.
 const INTERVAL_MS: u64 = 10_000;

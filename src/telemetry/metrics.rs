@@ -15,7 +15,7 @@ use prometheus_client::{
 
 use super::{counters::LAG_BOUNDS_S, families::Families, latency::LATENCY_BOUNDS_S};
 use crate::{
-    domain::verdict::Reason,
+    domain::reason::Reason,
     engine::{Engine, Namespace, breaker::BreakerState, keeper::KeeperReport},
     grpc::drain::InFlight,
 };
@@ -277,11 +277,13 @@ mod tests {
     use crate::{
         clock::Clock,
         domain::{
+            kind::{Accepts, Kind},
             policy::{
-                Accepts, Bounds, ContentMismatch, FailureMode, Kind, Mode, NamespaceName, Policy,
-                PolicyDraft, TimeLimits, Window,
+                Bounds, ContentMismatch, FailureMode, Mode, NamespaceName, Policy, PolicyDraft,
+                Window,
             },
             time::EventTime,
+            time::TimeLimits,
         },
         store::memory::MemoryStore,
         telemetry::counters::Tally,

@@ -74,6 +74,31 @@ fn the_domain_touches_nothing() {
     );
 }
 
+/// `domain/mod.rs` lists the modules so that none needs one below it: no circles.
+#[test]
+fn no_module_of_the_domain_needs_one_below_it() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/domain");
+    let map = fs::read_to_string(folder.join("mod.rs")).expect("a readable file");
+    let modules: Vec<&str> = map
+        .lines()
+        .filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'))
+        .collect();
+    assert!(modules.len() > 10, "{modules:?}");
+    for (place, module) in modules.iter().enumerate() {
+        let text =
+            fs::read_to_string(folder.join(format!("{module}.rs"))).expect("a readable file");
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let start = code.find("use super::").map_or("", |start| &code[start..]);
+        let imports = &start[..start.find(';').unwrap_or(0)];
+        for below in &modules[place + 1..] {
+            assert!(
+                !imports.contains(&format!("{below}::")),
+                "domain/{module}.rs needs {below}.rs, which stands below it"
+            );
+        }
+    }
+}
+
 #[test]
 fn generated_types_stay_on_the_surface() {
     check(

@@ -7,9 +7,10 @@ use dedupd::{
     domain::{
         event::RawEvent,
         identity::RawIdentity,
-        policy::{Accepts, FailureMode, Kind, Policy, PolicyDraft, Window},
+        kind::{Accepts, Kind},
+        policy::{FailureMode, Policy, PolicyDraft, Window},
+        reason::Reason,
         time::EventTime,
-        verdict::Reason,
     },
     engine::Engine,
     store::{Store, memory::MemoryStore},

@@ -8,7 +8,10 @@ use hashbrown::{HashMap, HashSet};
 use redis::{Pipeline, Value};
 use smallvec::SmallVec;
 
-use super::{connection::Abilities, error::from_text};
+use super::{
+    error::from_text,
+    script::{Abilities, Script, ScriptCall},
+};
 use crate::{
     domain::{
         claim::{self, MAX_RECORD_BYTES, Nonce, SettleAction, SettleOutcome, Standing, Vicinity},
@@ -17,35 +20,6 @@ use crate::{
     },
     store::{ClaimOutcome, ClaimRequest, GiveBack, SettleRequest, StoreError},
 };
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Script {
-    Claim = 0,
-    Settle = 1,
-    GiveBack = 2,
-    Contract = 3,
-    Forget = 4,
-}
-
-impl Script {
-    pub(super) const ALL: [Script; 5] = [
-        Script::Claim,
-        Script::Settle,
-        Script::GiveBack,
-        Script::Contract,
-        Script::Forget,
-    ];
-
-    pub(super) const fn source(self) -> &'static str {
-        match self {
-            Script::Claim => include_str!("scripts/claim.lua"),
-            Script::Settle => include_str!("scripts/settle.lua"),
-            Script::GiveBack => include_str!("scripts/give_back.lua"),
-            Script::Contract => include_str!("scripts/contract.lua"),
-            Script::Forget => include_str!("scripts/forget.lua"),
-        }
-    }
-}
 
 /// What a claim may take over on its primary key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,48 +44,6 @@ pub(super) enum Decided {
     /// What the script found near is not, by the exact distance: these values, as the script
     /// takes them. Nothing was claimed.
     NotNear(Vec<u8>),
-}
-
-/// A script call with its keys and arguments, kept until its reply, since the server may have
-/// lost the script.
-#[derive(Clone, Debug)]
-pub(super) struct ScriptCall {
-    pub(super) script: Script,
-    keys: Vec<Vec<u8>>,
-    arguments: Vec<Vec<u8>>,
-}
-
-impl ScriptCall {
-    fn new(script: Script) -> Self {
-        Self {
-            script,
-            keys: Vec::new(),
-            arguments: Vec::new(),
-        }
-    }
-
-    /// By its hash if the server has it.
-    pub(super) fn push(&self, abilities: &Abilities, pipeline: &mut Pipeline) {
-        match abilities.hash(self.script) {
-            Some(hash) => self.push_as("EVALSHA", hash, pipeline),
-            None => self.push_text(pipeline),
-        }
-    }
-
-    /// By its text, which also makes the server keep it.
-    pub(super) fn push_text(&self, pipeline: &mut Pipeline) {
-        self.push_as("EVAL", self.script.source(), pipeline);
-    }
-
-    fn push_as(&self, command: &str, script: &str, pipeline: &mut Pipeline) {
-        let command = pipeline.cmd(command).arg(script).arg(self.keys.len());
-        for key in &self.keys {
-            command.arg(key.as_slice());
-        }
-        for argument in &self.arguments {
-            command.arg(argument.as_slice());
-        }
-    }
 }
 
 /// How the plans of one job are sent: which by a command of their own, which by the script.

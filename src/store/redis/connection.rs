@@ -9,7 +9,7 @@ use redis::{
 };
 use tokio::sync::Notify;
 
-use super::commands::Script;
+use super::script::{Abilities, Script};
 use crate::store::StoreError;
 
 /// For connecting, the handshake and loading the scripts together: a healthy server in the same
@@ -147,21 +147,6 @@ pub(super) fn server(url: &str) -> Result<ConnectionInfo, UrlError> {
     Ok(info
         .set_redis_settings(settings)
         .set_tcp_settings(TcpSettings::default().set_nodelay(true)))
-}
-
-/// What the server behind a connection can do.
-#[derive(Debug)]
-pub(super) struct Abilities {
-    hashes: Vec<Option<String>>,
-    /// `SET … NX … GET`, from Redis 7.0.
-    pub(super) sets_and_gets: bool,
-}
-
-impl Abilities {
-    /// The script's SHA1 on this server, if it took it.
-    pub(super) fn hash(&self, script: Script) -> Option<&str> {
-        self.hashes.get(script as usize)?.as_deref()
-    }
 }
 
 /// A connection that a lane owns. Clones of its client share the one socket, in order.

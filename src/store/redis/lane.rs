@@ -11,25 +11,24 @@
 
 use std::{
     collections::VecDeque,
-    pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-use futures_util::{FutureExt, StreamExt, future::poll_immediate, stream::FuturesUnordered};
-use redis::{Pipeline, RedisError, Value, aio::MultiplexedConnection};
+use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use tokio::{
     sync::{Notify, mpsc},
-    time::{Instant, sleep_until, timeout, timeout_at},
+    time::{Instant, sleep_until},
 };
 
 use super::{
-    commands::{Debt, ScriptCall},
+    commands::Debt,
     connection::{Connection, Connector},
-    work::{Share, Work, error_of},
+    pipeline::{self, Boxed, DEBTS_PER_CALL, Drained, Ending, GivenBack},
+    work::Work,
 };
 use crate::{domain::key::KeyScheme, store::StoreError};
 
@@ -37,14 +36,10 @@ use crate::{domain::key::KeyScheme, store::StoreError};
 const MAX_IN_FLIGHT: usize = 4;
 /// Commands in one pipeline. A piece of work may be larger; it is then sent alone.
 const MAX_PIPELINE: usize = 512;
-/// How long the fate of a pipeline that missed its budget is followed.
-const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 /// Pipelines whose fate is followed at a time.
 const MAX_DRAINING: usize = 64;
 /// Debts that wait for a connection; more are abandoned and counted.
 const MAX_DEBTS: usize = 50_000;
-/// Debts in one script call.
-const DEBTS_PER_CALL: usize = 256;
 /// Between the two times that a debt is given back over a fresh connection.
 const SECOND_SEND_AFTER: Duration = Duration::from_millis(1500);
 
@@ -64,8 +59,6 @@ pub(super) struct LaneStats {
     pub(super) abandoned: AtomicU64,
 }
 
-type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-
 pub(super) struct Lane {
     connector: Connector,
     lost: Arc<Notify>,
@@ -77,7 +70,7 @@ pub(super) struct Lane {
     /// Which connection a pipeline was sent on.
     generation: u64,
     connecting: Option<Boxed<Result<Connection, StoreError>>>,
-    in_flight: FuturesUnordered<Boxed<Finished>>,
+    in_flight: FuturesUnordered<Boxed<(u64, Ending)>>,
     draining: FuturesUnordered<Boxed<Drained>>,
     debts: VecDeque<OwedDebt>,
     /// The last pipeline missed its budget: give the next one no more than its work has left.
@@ -89,32 +82,6 @@ struct OwedDebt {
     debt: Debt,
     sends_left: u8,
     due: Instant,
-}
-
-/// How a pipeline ended within its budget.
-struct Finished {
-    generation: u64,
-    ending: Ending,
-}
-
-enum Ending {
-    Answered {
-        leave: bool,
-        given_back: GivenBack,
-        again: Vec<(Debt, u8)>,
-    },
-    TooLate {
-        drain: Boxed<Drained>,
-    },
-    Broken {
-        debts: Vec<Debt>,
-    },
-}
-
-/// What became of a pipeline that missed its budget: claims that are still owed, or none.
-struct Drained {
-    given_back: GivenBack,
-    debts: Vec<Debt>,
 }
 
 impl Lane {
@@ -160,7 +127,9 @@ impl Lane {
                     }
                     None => open = false,
                 },
-                Some(finished) = self.in_flight.next(), if !self.in_flight.is_empty() => self.finished(finished),
+                Some((generation, ending)) = self.in_flight.next(), if !self.in_flight.is_empty() => {
+                    self.finished(generation, ending);
+                }
                 Some(drained) = self.draining.next(), if !self.draining.is_empty() => {
                     self.stats.count(drained.given_back);
                     self.owe(drained.debts);
@@ -215,52 +184,16 @@ impl Lane {
             Some(first) if self.suspect => first.queued_at + self.budget,
             _ => now + self.budget,
         };
-        let mut pipeline = Pipeline::with_capacity(batch.len());
-        let mut calls = Vec::new();
-        let parts: Vec<(Work, Share)> = batch
-            .into_iter()
-            .map(|job| {
-                let share = job.work.push(
-                    &self.schemes,
-                    connection.abilities(),
-                    &mut pipeline,
-                    &mut calls,
-                );
-                (job.work, share)
-            })
-            .collect();
-        let client = connection.client();
-        let given_up = Arc::new(AtomicBool::new(false));
-        let mut exchange = exchange(client.clone(), pipeline, calls, Arc::clone(&given_up)).boxed();
-        // Polled once here, so that pipelines enter the connection in the order of this loop.
-        let early = poll_immediate(&mut exchange).await;
-        let sent = SentPipeline {
-            parts,
-            client,
-            given_up,
-            schemes: Arc::clone(&self.schemes),
-        };
+        let work = batch.into_iter().map(|job| job.work).collect();
+        let ending = pipeline::send(work, connection, &self.schemes, deadline).await;
         let generation = self.generation;
-        self.in_flight.push(
-            async move {
-                let result = match early {
-                    Some(result) => Ok(result),
-                    None => timeout_at(deadline, &mut exchange).await,
-                };
-                let ending = match result {
-                    Ok(Ok(replies)) => sent.answered(&replies),
-                    Ok(Err(error)) => sent.broken(&error),
-                    Err(_) => sent.too_late(exchange).await,
-                };
-                Finished { generation, ending }
-            }
-            .boxed(),
-        );
+        self.in_flight
+            .push(async move { (generation, ending.await) }.boxed());
     }
 
-    fn finished(&mut self, finished: Finished) {
-        let is_current = finished.generation == self.generation;
-        match finished.ending {
+    fn finished(&mut self, generation: u64, ending: Ending) {
+        let is_current = generation == self.generation;
+        match ending {
             Ending::Answered {
                 leave,
                 given_back,
@@ -423,156 +356,6 @@ async fn wait_for(
     match connecting {
         Some(connecting) => connecting.await,
         None => std::future::pending().await,
-    }
-}
-
-/// Sends a pipeline; sends again, as text, the scripts that the server has lost.
-async fn exchange(
-    mut client: MultiplexedConnection,
-    pipeline: Pipeline,
-    calls: Vec<(usize, ScriptCall)>,
-    given_up: Arc<AtomicBool>,
-) -> Result<Vec<Value>, RedisError> {
-    let mut replies = client
-        .send_packed_commands(&pipeline, 0, pipeline.len())
-        .await?;
-    let lost: Vec<&(usize, ScriptCall)> = calls
-        .iter()
-        .filter(|(place, _)| {
-            replies.get(*place).is_some_and(|reply| {
-                matches!(reply, Value::ServerError(_)) && error_of(reply) == StoreError::NoScript
-            })
-        })
-        .collect();
-    // Behind a give-back nothing may be claimed any more.
-    if lost.is_empty() || given_up.load(Ordering::Relaxed) {
-        return Ok(replies);
-    }
-    let mut texts = Pipeline::new();
-    for (_, call) in &lost {
-        call.push_text(&mut texts);
-    }
-    let second = client.send_packed_commands(&texts, 0, texts.len()).await?;
-    for ((place, _), reply) in lost.into_iter().zip(second) {
-        replies[*place] = reply;
-    }
-    Ok(replies)
-}
-
-/// A pipeline on its way, with what is needed however it ends.
-struct SentPipeline {
-    parts: Vec<(Work, Share)>,
-    client: MultiplexedConnection,
-    given_up: Arc<AtomicBool>,
-    schemes: Arc<[KeyScheme]>,
-}
-
-impl SentPipeline {
-    fn answered(self, replies: &[Value]) -> Ending {
-        // A demoted or loading server is left at once: the next connection may find the right one.
-        let leave = replies.iter().any(|reply| {
-            matches!(reply, Value::ServerError(_))
-                && matches!(error_of(reply), StoreError::ReadOnly | StoreError::Loading)
-        });
-        let (mut given_back, mut again) = (GivenBack::default(), Vec::new());
-        for (work, share) in self.parts {
-            if let Work::GiveBack { debts, sends_left } = work {
-                given_back.add(&replies[share.range(replies.len())]);
-                if sends_left > 1 {
-                    again.extend(debts.into_iter().map(|debt| (debt, sends_left - 1)));
-                }
-            } else {
-                work.resolve(&share, replies);
-            }
-        }
-        Ending::Answered {
-            leave,
-            given_back,
-            again,
-        }
-    }
-
-    fn broken(self, error: &RedisError) -> Ending {
-        let mut debts = Vec::new();
-        for (work, _) in self.parts {
-            debts.extend(work.debts(&self.schemes));
-            work.fail(StoreError::from(error));
-        }
-        Ending::Broken { debts }
-    }
-
-    /// Answers the work, and queues what it may have claimed to be given back behind it.
-    async fn too_late(self, pending: Boxed<Result<Vec<Value>, RedisError>>) -> Ending {
-        self.given_up.store(true, Ordering::Relaxed);
-        let mut debts = Vec::new();
-        for (work, _) in self.parts {
-            debts.extend(work.debts(&self.schemes));
-            work.fail(StoreError::Timeout);
-        }
-        let mut pipeline = Pipeline::new();
-        for debts in debts.chunks(DEBTS_PER_CALL) {
-            super::commands::give_back_call(debts).push_text(&mut pipeline);
-        }
-        let mut client = self.client;
-        let mut give_back = async move {
-            if pipeline.is_empty() {
-                return Ok(Vec::new());
-            }
-            client
-                .send_packed_commands(&pipeline, 0, pipeline.len())
-                .await
-        }
-        .boxed();
-        let early = poll_immediate(&mut give_back).await;
-        let drain = async move {
-            let both = async {
-                let claims = pending.await;
-                let given_back = match early {
-                    Some(result) => result,
-                    None => give_back.await,
-                };
-                claims.and(given_back)
-            };
-            match timeout(DRAIN_LIMIT, both).await {
-                Ok(Ok(replies)) => Drained {
-                    given_back: GivenBack::default().with(&replies),
-                    debts: Vec::new(),
-                },
-                Ok(Err(_)) | Err(_) => Drained {
-                    given_back: GivenBack::default(),
-                    debts,
-                },
-            }
-        };
-        Ending::TooLate {
-            drain: drain.boxed(),
-        }
-    }
-}
-
-/// What give-backs came to.
-#[derive(Clone, Copy, Debug, Default)]
-struct GivenBack {
-    deleted: u64,
-    kept: u64,
-}
-
-impl GivenBack {
-    /// Adds the give-backs among these replies.
-    fn add(&mut self, replies: &[Value]) {
-        for reply in replies {
-            if let Value::Array(counts) = reply
-                && let [Value::Int(deleted), Value::Int(kept)] = counts.as_slice()
-            {
-                self.deleted += u64::try_from(*deleted).unwrap_or(0);
-                self.kept += u64::try_from(*kept).unwrap_or(0);
-            }
-        }
-    }
-
-    fn with(mut self, replies: &[Value]) -> Self {
-        self.add(replies);
-        self
     }
 }
 

@@ -8,6 +8,8 @@ mod commands;
 mod connection;
 mod error;
 mod lane;
+mod pipeline;
+mod script;
 mod work;
 
 use std::{

@@ -7,8 +7,9 @@ use tokio::sync::oneshot;
 
 use super::{
     collector::Collector,
-    commands::{self, Adoption, ClaimCommands, Debt, Decided, Round, ScriptCall},
-    connection::{Abilities, CANARY_KEY},
+    commands::{self, Adoption, ClaimCommands, Debt, Decided, Round},
+    connection::CANARY_KEY,
+    script::{Abilities, ScriptCall},
 };
 use crate::{
     domain::{

@@ -10,11 +10,13 @@ use dedupd::{
     clock::Clock,
     domain::{
         claim::Standing,
+        kind::{Accepts, Kind},
         policy::{
-            Accepts, Bounds, ContentMismatch, DEFAULT_IN_FLIGHT_RETRY, FailureMode, Implausible,
-            Kind, Mode, NamespaceName, Place, Policy, PolicyDraft, TimeLimits, Window,
+            Bounds, ContentMismatch, DEFAULT_IN_FLIGHT_RETRY, FailureMode, Mode, NamespaceName,
+            Place, Policy, PolicyDraft, Window,
         },
         time::EventTime,
+        time::{Implausible, TimeLimits},
     },
     engine::Engine,
     grpc::{

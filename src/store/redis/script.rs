@@ -1,0 +1,90 @@
+//! The scripts, and how they are called: by their hash where the server has them.
+
+use redis::Pipeline;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Script {
+    Claim = 0,
+    Settle = 1,
+    GiveBack = 2,
+    Contract = 3,
+    Forget = 4,
+}
+
+impl Script {
+    pub(super) const ALL: [Script; 5] = [
+        Script::Claim,
+        Script::Settle,
+        Script::GiveBack,
+        Script::Contract,
+        Script::Forget,
+    ];
+
+    pub(super) const fn source(self) -> &'static str {
+        match self {
+            Script::Claim => include_str!("scripts/claim.lua"),
+            Script::Settle => include_str!("scripts/settle.lua"),
+            Script::GiveBack => include_str!("scripts/give_back.lua"),
+            Script::Contract => include_str!("scripts/contract.lua"),
+            Script::Forget => include_str!("scripts/forget.lua"),
+        }
+    }
+}
+
+/// What the server behind a connection can do.
+#[derive(Debug)]
+pub(super) struct Abilities {
+    /// In the order of [`Script::ALL`].
+    pub(super) hashes: Vec<Option<String>>,
+    /// `SET … NX … GET`, from Redis 7.0.
+    pub(super) sets_and_gets: bool,
+}
+
+impl Abilities {
+    /// The script's SHA1 on this server, if it took it.
+    pub(super) fn hash(&self, script: Script) -> Option<&str> {
+        self.hashes.get(script as usize)?.as_deref()
+    }
+}
+
+/// A script call with its keys and arguments, kept until its reply, since the server may have
+/// lost the script.
+#[derive(Clone, Debug)]
+pub(super) struct ScriptCall {
+    pub(super) script: Script,
+    pub(super) keys: Vec<Vec<u8>>,
+    pub(super) arguments: Vec<Vec<u8>>,
+}
+
+impl ScriptCall {
+    pub(super) fn new(script: Script) -> Self {
+        Self {
+            script,
+            keys: Vec::new(),
+            arguments: Vec::new(),
+        }
+    }
+
+    /// By its hash if the server has it.
+    pub(super) fn push(&self, abilities: &Abilities, pipeline: &mut Pipeline) {
+        match abilities.hash(self.script) {
+            Some(hash) => self.push_as("EVALSHA", hash, pipeline),
+            None => self.push_text(pipeline),
+        }
+    }
+
+    /// By its text, which also makes the server keep it.
+    pub(super) fn push_text(&self, pipeline: &mut Pipeline) {
+        self.push_as("EVAL", self.script.source(), pipeline);
+    }
+
+    fn push_as(&self, command: &str, script: &str, pipeline: &mut Pipeline) {
+        let command = pipeline.cmd(command).arg(script).arg(self.keys.len());
+        for key in &self.keys {
+            command.arg(key.as_slice());
+        }
+        for argument in &self.arguments {
+            command.arg(argument.as_slice());
+        }
+    }
+}
