@@ -14,23 +14,21 @@ struct Vector {
 }
 
 /// Vectors with the same namespace go through one process.
-fn check_vectors(file: &str, to_vector: impl Fn(&Value) -> Option<Vector>) {
+fn check_vectors(file: &str, to_vector: impl Fn(&Value) -> Vector) {
     let path = format!("{}/tests/data/golden/{file}", env!("CARGO_MANIFEST_DIR"));
     let mut by_namespace: BTreeMap<String, Vec<(Value, Value)>> = BTreeMap::new();
     for line in fs::read_to_string(path).expect("the vectors").lines() {
         let golden = serde_json::from_str(line).expect("JSON");
-        if let Some(Vector {
+        let Vector {
             namespace,
             event,
             answer,
-        }) = to_vector(&golden)
-        {
-            let config = json!({ "namespaces": namespace }).to_string();
-            by_namespace
-                .entry(config)
-                .or_default()
-                .push((event, answer));
-        }
+        } = to_vector(&golden);
+        let config = json!({ "namespaces": namespace }).to_string();
+        by_namespace
+            .entry(config)
+            .or_default()
+            .push((event, answer));
     }
     assert!(!by_namespace.is_empty(), "{file}");
     for (config, vectors) in by_namespace {
@@ -72,7 +70,7 @@ fn golden_transition_keys() {
     check_vectors("transition_keys.jsonl", |golden| {
         let window = json!({ "tumbling": nanoseconds(&golden["width_ns"]), "guard": nanoseconds(&golden["guard_ns"]) });
         let kind = golden["kind"].as_str().expect("text");
-        Some(Vector {
+        Vector {
             namespace: json!({ "transitions": {
                 "accepts": ["transition"], "window": window, "ttl": "30d", "failure_mode": "closed",
             } }),
@@ -94,7 +92,7 @@ fn golden_transition_keys() {
                     golden["bucket"]
                 ),
             }),
-        })
+        }
     });
 }
 
@@ -106,7 +104,7 @@ fn golden_ping_keys() {
             golden["cell"].as_str().expect("text"),
         );
         let id = id.replace('\\', r"\\").replace('|', r"\|");
-        Some(Vector {
+        Vector {
             namespace: json!({ "pings": {
                 "accepts": ["ping"],
                 "window": { "tumbling": format!("{}s", golden["width_s"]) },
@@ -126,7 +124,7 @@ fn golden_ping_keys() {
                 "cell": cell,
                 "material": format!("{id}|{}|{cell}", golden["bucket_start_s"]),
             }),
-        })
+        }
     });
 }
 
@@ -136,17 +134,19 @@ fn golden_variant_keys() {
         let Value::Object(golden) = golden else {
             panic!("not an object: {golden}")
         };
-        if golden["shape"] == "session" {
-            return None;
-        }
         let (namespace, event) = (&golden["namespace"], &golden["event"]);
-        let window = match (&namespace["window"], namespace["window"].get("sliding_ns")) {
-            (Value::String(none), _) => json!(none),
-            (_, Some(width)) => json!({ "sliding": nanoseconds(width) }),
-            (window, None) => json!({
-                "tumbling": nanoseconds(&window["tumbling_ns"]),
-                "guard": nanoseconds(&window["guard_ns"]),
-            }),
+        let written = &namespace["window"];
+        let window = if let Some(width) = written.get("sliding_ns") {
+            json!({ "sliding": nanoseconds(width) })
+        } else if let Some(gap) = written.get("session_ns") {
+            json!({ "session": nanoseconds(gap) })
+        } else if written.is_string() {
+            written.clone()
+        } else {
+            json!({
+                "tumbling": nanoseconds(&written["tumbling_ns"]),
+                "guard": nanoseconds(&written["guard_ns"]),
+            })
         };
         let kind = ["transition", "ping", "keyed"]
             .into_iter()
@@ -173,7 +173,7 @@ fn golden_variant_keys() {
             namespace["place"].clone()
         };
         let name = namespace["name"].as_str().expect("text");
-        Some(Vector {
+        Vector {
             namespace: json!({ name: {
                 "accepts": [kind],
                 "window": window,
@@ -188,6 +188,6 @@ fn golden_variant_keys() {
             } }),
             event: json!({ kind: identity, "occurred_at_unix_nanos": event["event_time_unix_nanos"] }),
             answer: json!({ "keys": golden["keys"], "material": golden["material"] }),
-        })
+        }
     });
 }
