@@ -20,6 +20,9 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Calls in flight on one connection; the client waits with more.
 const MAX_CONCURRENT_CALLS: u32 = 1024;
+/// Calls that were cancelled before they were begun: a burst of deadlines in an outage is no attack
+/// and must not end the connection for the others.
+const MAX_PENDING_RESETS: usize = 4 * MAX_CONCURRENT_CALLS as usize;
 /// For answers on their way when the process ends, and for clients to hear that it does.
 const CLOSE_TIME: Duration = Duration::from_millis(500);
 
@@ -36,7 +39,8 @@ impl Transport {
         let plain = Server::builder()
             .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
             .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
-            .max_concurrent_streams(MAX_CONCURRENT_CALLS);
+            .max_concurrent_streams(MAX_CONCURRENT_CALLS)
+            .http2_max_pending_accept_reset_streams(Some(MAX_PENDING_RESETS));
         let tcp = match tls {
             None => plain.clone(),
             Some(tls) => plain

@@ -8,6 +8,7 @@ use super::{
     kind::Kind,
     place::{Cell, Position},
     policy::{Place, Policy},
+    projection,
     reason::{Reason, Rejection},
     time::{self, EventTime, RawTime},
 };
@@ -107,16 +108,21 @@ fn locate(raw: RawPosition, place: &Place) -> Result<Fix, Rejection> {
             latitude: Some(latitude),
             longitude: Some(longitude),
         } => Position::new(latitude, longitude)?,
+        RawPosition::Projected {
+            x: Some(x),
+            y: Some(y),
+            epsg,
+        } => projection::reproject(x, y, epsg)?,
         RawPosition::Unset | RawPosition::LatLng { .. } => {
             return Err(Rejection::new(
                 Reason::MissingPosition,
                 "the ping needs latitude and longitude; a missing one is not zero",
             ));
         }
-        RawPosition::Projected { epsg, .. } => {
+        RawPosition::Projected { .. } => {
             return Err(Rejection::new(
-                Reason::UnknownCrs,
-                format!("EPSG:{epsg} is not supported; send EPSG:4326 as lat_lng"),
+                Reason::MissingPosition,
+                "the projected point needs x and y; a missing one is not zero",
             ));
         }
     };

@@ -11,6 +11,8 @@ pub mod time;
 
 pub mod place;
 
+pub mod projection;
+
 pub mod cells;
 
 pub mod identity;

@@ -4,13 +4,13 @@
 //! and plans without touching anything, *submit* takes the request's place in the store's order,
 //! *finish* waits for the store and decides.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 use rand::RngCore;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{Engine, Namespace, RequestFault};
+use super::{Engine, Namespace, RequestFault, Waiting};
 use crate::{
     domain::{
         claim::{ClaimState, Nonce},
@@ -94,7 +94,7 @@ impl Engine {
             });
         }
         let nonces = match options.request_id {
-            Some(request_id) => derived_nonces(&request_id, &plans),
+            Some(request_id) => derived_nonces(&request_id, self.next_attempt(), &plans),
             None => random_nonces(plans.plans().len()),
         };
         Ok(Prepared {
@@ -132,6 +132,7 @@ impl Engine {
             seen_hold: HoldMs::at_least(policy.ttl()),
             recognises_own,
         });
+        let waiting = Waiting::begin(self);
         let claims = if request.plans.plans().is_empty() {
             Reply::ready(Claims::new(
                 Arc::clone(&self.store),
@@ -149,8 +150,7 @@ impl Engine {
             Reply::ready(Claims::new(Arc::clone(&self.store), request, undecided))
         };
         Ok(Admitting {
-            asked_at: self.clock.monotonic(),
-            engine: Arc::clone(self),
+            waiting,
             namespace,
             now,
             verdicts,
@@ -215,8 +215,8 @@ fn random_nonces(count: usize) -> Vec<Nonce> {
 }
 
 /// Seven bytes from the request's id, the primary key and the how-many-th event of this key in the
-/// request; attempt 0.
-fn derived_nonces(request_id: &[u8; 16], batch: &PlanBatch) -> Vec<Nonce> {
+/// request; then the attempt.
+fn derived_nonces(request_id: &[u8; 16], attempt: u8, batch: &PlanBatch) -> Vec<Nonce> {
     let mut occurrences: HashMap<KeyName<'_>, u32> = HashMap::with_capacity(batch.plans().len());
     batch
         .plans()
@@ -234,7 +234,7 @@ fn derived_nonces(request_id: &[u8; 16], batch: &PlanBatch) -> Vec<Nonce> {
                 KeyName::Id(id) => hash.update(id),
             }
             *occurrence += 1;
-            Nonce::from_bytes(hash.digest().to_be_bytes()).with_attempt(0)
+            Nonce::from_bytes(hash.digest().to_be_bytes()).with_attempt(attempt)
         })
         .collect()
 }
@@ -242,9 +242,7 @@ fn derived_nonces(request_id: &[u8; 16], batch: &PlanBatch) -> Vec<Nonce> {
 /// A request whose place in the order is taken. Dropped, it gives back what it claimed.
 #[derive(Debug)]
 pub struct Admitting {
-    /// By the monotonic clock.
-    asked_at: Duration,
-    engine: Arc<Engine>,
+    waiting: Waiting,
     namespace: Arc<Namespace>,
     now: EventTime,
     verdicts: Vec<Verdict>,
@@ -254,8 +252,7 @@ pub struct Admitting {
 impl Admitting {
     pub async fn finish(self) -> Admission {
         let Self {
-            asked_at,
-            engine,
+            waiting,
             namespace,
             now,
             mut verdicts,
@@ -268,14 +265,15 @@ impl Admitting {
         if !own.is_empty() {
             // Only a call that is still waited for gets here: a cancelled one adopts nothing.
             let request = Arc::clone(claims.request());
-            let adopted = Arc::clone(&engine.store).adopt(request, own.clone()).await;
+            let adopted = Arc::clone(&waiting.engine().store)
+                .adopt(request, own.clone())
+                .await;
             claims.amend(&own, adopted);
         }
-        if engine.breaker.admits() {
-            let elapsed = engine.clock.monotonic() - asked_at;
-            engine.store_latencies.claim.observe(elapsed);
-            engine.observe(claims.outcomes().iter().copied());
-        }
+        let engine = waiting.answered(
+            |latencies| &latencies.claim,
+            claims.outcomes().iter().copied(),
+        );
         let mut tally = Tally::default();
         let decider = Decider {
             engine: &engine,

@@ -21,6 +21,8 @@ use crate::store::{ContractAssertion, HoldMs, StoreError};
 /// Between two probes: the longest is half of what recovery may take.
 const MIN_PROBE_DELAY: Duration = Duration::from_millis(50);
 const MAX_PROBE_DELAY: Duration = Duration::from_secs(1);
+/// However short a TTL is.
+const MIN_REFRESH: Duration = Duration::from_millis(10);
 /// How often a refused namespace looks whether the other contract has gone.
 const REFUSED_RECHECK: Duration = Duration::from_secs(10);
 
@@ -64,6 +66,7 @@ pub async fn keep(engine: Arc<Engine>, report: Arc<KeeperReport>, replace_contra
         tokio::select! {
             () = engine.breaker().wait_tripped() => {}
             () = time::sleep(refresh) => {}
+            () = engine.store().reconnected() => {}
             () = recheck_due(&engine) => {}
         }
         if engine.breaker().admits()
@@ -81,7 +84,7 @@ fn refresh_period(engine: &Engine) -> Duration {
         .iter()
         .map(|namespace| namespace.policy().ttl())
         .min();
-    (shortest.unwrap_or(Duration::MAX) / 3).clamp(Duration::from_secs(1), Duration::from_secs(3600))
+    (shortest.unwrap_or(Duration::MAX) / 3).clamp(MIN_REFRESH, Duration::from_secs(3600))
 }
 
 async fn recheck_due(engine: &Engine) {
@@ -167,12 +170,24 @@ async fn assert_contract(
         hold,
         replace,
     };
-    let theirs = engine.store().assert_contract(assertion).await?;
     let name = policy.name();
-    match mismatch(&ours, &theirs) {
+    let theirs = match engine.store().assert_contract(assertion).await {
+        Ok(theirs) => Ok(theirs),
+        Err(error) if error.is_outage() => return Err(error),
+        // One bad key is this namespace's trouble alone.
+        Err(error) => Err(format!(
+            "the contract under dedupd:contract:{name} cannot be read or written: {error}; \
+             delete that key, or permit it"
+        )),
+    };
+    let difference = match &theirs {
+        Ok(theirs) => mismatch(&ours, theirs),
+        Err(why) => Some(why.clone()),
+    };
+    match difference {
         Some(difference) if !report.contacted() || namespace.refused().is_some() => {
             if namespace.refused().is_none() {
-                tracing::error!(namespace = %name, %difference, "another contract stands in the store: the namespace is not served");
+                tracing::error!(namespace = %name, %difference, "the contract in the store is another one: the namespace is not served");
             }
             namespace.refused.store(Some(Arc::new(difference)));
         }
@@ -184,7 +199,9 @@ async fn assert_contract(
             if namespace.refused.swap(None).is_some() {
                 tracing::warn!(namespace = %name, "the other contract is gone: the namespace is served");
             }
-            if ours != theirs {
+            if let Ok(theirs) = theirs
+                && ours != theirs
+            {
                 tracing::warn!(namespace = %name, %ours, %theirs, "instances use different guards");
             }
         }

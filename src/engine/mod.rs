@@ -6,7 +6,15 @@ pub mod explain;
 pub mod keeper;
 pub mod settle;
 
-use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+    time::Duration,
+};
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
@@ -24,7 +32,7 @@ use crate::{
     telemetry::{
         counters::Counters,
         dead_letters::DeadLetterLog,
-        latency::StoreLatencies,
+        latency::{Latency, StoreLatencies},
         noisy::{NoisySubjects, Subject},
         store_errors::StoreErrors,
     },
@@ -42,6 +50,7 @@ pub struct Engine {
     store_errors: StoreErrors,
     store_latencies: StoreLatencies,
     max_events_per_request: usize,
+    attempts: AtomicU8,
 }
 
 /// A configured namespace and what became of it.
@@ -122,6 +131,7 @@ impl Engine {
         clock: Clock,
         max_events_per_request: usize,
     ) -> Self {
+        let clock_start = clock.now().unix_nanos();
         let namespaces: Vec<Arc<Namespace>> = policies
             .into_iter()
             .zip(0..)
@@ -150,6 +160,8 @@ impl Engine {
             store_errors: StoreErrors::default(),
             store_latencies: StoreLatencies::default(),
             max_events_per_request,
+            // Instances begin at different numbers.
+            attempts: AtomicU8::new((clock_start ^ (clock_start >> 17)) as u8),
         }
     }
 
@@ -256,8 +268,69 @@ impl Engine {
         }
         if decided > 0 {
             self.breaker.succeeded();
-        } else if outages > 0 && self.breaker.failed() {
+        } else if outages > 0 {
+            self.breaker_failed();
+        }
+    }
+
+    fn breaker_failed(&self) {
+        if self.breaker.failed() {
             tracing::error!("the store is unavailable: failure modes apply until a probe succeeds");
+        }
+    }
+
+    /// The attempt byte of the next request's nonces: another one for each attempt of a call, so
+    /// that what an earlier attempt gives back late is not what a later one has claimed anew.
+    fn next_attempt(&self) -> u8 {
+        self.attempts.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// Callers who are less patient than this say nothing about the store.
+const PATIENCE: Duration = Duration::from_millis(10);
+
+/// A request that waits for the store. Dropped unanswered after a while, it counts as a failure of
+/// the store: where every caller's deadline is shorter than the budget nothing else would tell.
+#[derive(Debug)]
+struct Waiting {
+    engine: Arc<Engine>,
+    /// By the monotonic clock; `None` where the store was not asked.
+    asked_at: Option<Duration>,
+}
+
+impl Waiting {
+    fn begin(engine: &Arc<Engine>) -> Self {
+        let asked_at = engine.breaker.admits().then(|| engine.clock.monotonic());
+        Self {
+            engine: Arc::clone(engine),
+            asked_at,
+        }
+    }
+
+    fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    fn answered<T>(
+        mut self,
+        latency: impl FnOnce(&StoreLatencies) -> &Latency,
+        results: impl IntoIterator<Item = Result<T, StoreError>>,
+    ) -> Arc<Engine> {
+        if let Some(asked_at) = self.asked_at.take() {
+            let elapsed = self.engine.clock.monotonic() - asked_at;
+            latency(&self.engine.store_latencies).observe(elapsed);
+            self.engine.observe(results);
+        }
+        Arc::clone(&self.engine)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(asked_at) = self.asked_at
+            && self.engine.clock.monotonic() - asked_at >= PATIENCE
+        {
+            self.engine.breaker_failed();
         }
     }
 }

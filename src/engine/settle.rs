@@ -1,8 +1,8 @@
 //! Confirm, Release, Renew: by token only.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use super::{Engine, RequestFault};
+use super::{Engine, RequestFault, Waiting};
 use crate::{
     domain::{
         claim::{SettleAction, SettleOutcome},
@@ -56,6 +56,7 @@ impl Engine {
             });
             request.items.extend(item);
         }
+        let waiting = Waiting::begin(self);
         let reply = if request.items.is_empty() {
             Reply::ready(Vec::new())
         } else if self.breaker.admits() {
@@ -68,8 +69,7 @@ impl Engine {
             Reply::ready(vec![Err(StoreError::Connection); request.items.len()])
         };
         Ok(Settling {
-            asked_at: self.clock.monotonic(),
-            engine: Arc::clone(self),
+            waiting,
             settlements,
             reply,
         })
@@ -79,9 +79,7 @@ impl Engine {
 /// A request whose place in the order is taken.
 #[derive(Debug)]
 pub struct Settling {
-    /// By the monotonic clock.
-    asked_at: Duration,
-    engine: Arc<Engine>,
+    waiting: Waiting,
     /// Every token that is not malformed awaits its outcome.
     settlements: Vec<Settlement>,
     reply: Reply<Vec<Result<SettleOutcome, StoreError>>>,
@@ -91,17 +89,12 @@ impl Settling {
     /// One settlement for each token, in order.
     pub async fn finish(self) -> Vec<Settlement> {
         let Self {
-            asked_at,
-            engine,
+            waiting,
             mut settlements,
             reply,
         } = self;
         let outcomes = reply.await;
-        if engine.breaker.admits() {
-            let elapsed = engine.clock.monotonic() - asked_at;
-            engine.store_latencies.settle.observe(elapsed);
-            engine.observe(outcomes.iter().copied());
-        }
+        waiting.answered(|latencies| &latencies.settle, outcomes.iter().copied());
         let awaiting = settlements
             .iter_mut()
             .filter(|settlement| **settlement != Settlement::Malformed);

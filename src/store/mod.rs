@@ -111,8 +111,10 @@ pub enum StoreError {
     TryAgain,
     #[error("the store is busy with a script")]
     Busy,
-    #[error("the store refuses the credentials or a command")]
+    #[error("the store does not permit a command or a key")]
     Denied,
+    #[error("the store refuses the credentials")]
+    Unauthenticated,
     #[error("the store gave an answer that makes no sense")]
     Protocol,
     #[error("the store reported another error")]
@@ -120,7 +122,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    pub const ALL: [StoreError; 18] = [
+    pub const ALL: [StoreError; 19] = [
         StoreError::Timeout,
         StoreError::Connection,
         StoreError::Overloaded,
@@ -137,6 +139,7 @@ impl StoreError {
         StoreError::TryAgain,
         StoreError::Busy,
         StoreError::Denied,
+        StoreError::Unauthenticated,
         StoreError::Protocol,
         StoreError::Other,
     ];
@@ -160,6 +163,7 @@ impl StoreError {
             StoreError::TryAgain => "tryagain",
             StoreError::Busy => "busy",
             StoreError::Denied => "denied",
+            StoreError::Unauthenticated => "unauthenticated",
             StoreError::Protocol => "protocol",
             StoreError::Other => "other",
         }
@@ -170,6 +174,7 @@ impl StoreError {
         match self {
             StoreError::Timeout
             | StoreError::Connection
+            | StoreError::Unauthenticated
             | StoreError::ReadOnly
             | StoreError::Loading
             | StoreError::MisConfigured
@@ -275,7 +280,7 @@ impl fmt::Debug for Claims {
     }
 }
 
-/// A claim to delete if all eight bytes of its nonce still match.
+/// A claim to delete if its state and all eight bytes of its nonce still match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GiveBack {
     /// Which plan of the request.
@@ -378,6 +383,9 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Puts the namespace's contract line up if there is none, or if `replace`; extends its life
     /// if it is the same. Returns the line that stands.
     fn assert_contract(&self, assertion: ContractAssertion) -> Reply<Result<String, StoreError>>;
+
+    /// Returns once a connection has been made since the last time; never for an embedded store.
+    fn reconnected(&self) -> Reply<()>;
 
     fn stats(&self) -> StoreStats;
 }

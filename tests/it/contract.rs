@@ -1,5 +1,7 @@
 //! The contract of a namespace, between instances, restarts and losses of Redis.
 
+mod faults;
+
 use std::{
     sync::Arc,
     time::{Duration, Instant},

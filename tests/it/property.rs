@@ -123,7 +123,7 @@ pub(crate) const fn scope_on(host: &Host) -> Scope {
     Scope {
         sessions: true,
         space_guards: true,
-        projections: false,
+        projections: true,
         tick_ms: host.tick_ms(),
     }
 }

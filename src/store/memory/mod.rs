@@ -350,7 +350,10 @@ impl Store for MemoryStore {
             let plan = &request.plans.plans()[plan];
             let key = self.key(request, request.plans.primary(plan));
             self.with_shard(plan.partition(), |shard| {
-                let found = shard.get(&key, now_ms).filter(|found| found.nonce == nonce);
+                let state = plan.stored_state(request.state);
+                let found = shard
+                    .get(&key, now_ms)
+                    .filter(|found| found.nonce == nonce && found.state == state);
                 if found.is_some_and(|found| found.saw_one_event()) {
                     shard.remove(&key);
                     self.given_back.fetch_add(1, Ordering::Relaxed);
@@ -432,6 +435,10 @@ impl Store for MemoryStore {
     /// Nobody else sees this store, so that the line that stands is always one's own.
     fn assert_contract(&self, assertion: ContractAssertion) -> Reply<Result<String, StoreError>> {
         Reply::ready(Ok(assertion.line))
+    }
+
+    fn reconnected(&self) -> Reply<()> {
+        Reply::waiting(std::future::pending())
     }
 
     fn stats(&self) -> StoreStats {

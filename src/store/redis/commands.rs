@@ -309,7 +309,8 @@ pub(super) fn settle_outcome(reply: &Value) -> Result<SettleOutcome, StoreError>
 #[derive(Clone, Debug)]
 pub(super) struct Debt {
     key: Vec<u8>,
-    nonce: [u8; 8],
+    /// The record's first nine bytes: its state, too, so that what was confirmed since stays.
+    head: Vec<u8>,
 }
 
 pub(super) fn debts(request: &ClaimRequest, claims: &[GiveBack], scheme: &KeyScheme) -> Vec<Debt> {
@@ -319,10 +320,9 @@ pub(super) fn debts(request: &ClaimRequest, claims: &[GiveBack], scheme: &KeySch
             let plan = &request.plans.plans()[claim.plan];
             let mut key = Vec::with_capacity(64);
             scheme.write_key(request.plans.primary(plan), plan.partition(), &mut key);
-            Debt {
-                key,
-                nonce: claim.nonce.to_bytes(),
-            }
+            let record = plan.record(request.state, claim.nonce);
+            let head = Standing::Record(record).head().unwrap_or_default();
+            Debt { key, head }
         })
         .collect()
 }
@@ -331,7 +331,7 @@ pub(super) fn give_back_call(debts: &[Debt]) -> ScriptCall {
     let mut call = ScriptCall::new(Script::GiveBack);
     call.keys.extend(debts.iter().map(|debt| debt.key.clone()));
     call.arguments
-        .extend(debts.iter().map(|debt| debt.nonce.to_vec()));
+        .extend(debts.iter().map(|debt| debt.head.clone()));
     call
 }
 

@@ -14,7 +14,9 @@ use crate::store::StoreError;
 
 /// For connecting, the handshake and loading the scripts together: a healthy server in the same
 /// region needs a tenth of it.
-const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
+const MIN_CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
+/// They are as many exchanges, each of which may take the budget.
+const EXCHANGES_TO_CONNECT: u32 = 4;
 
 /// Written to find out whether the server takes writes, and of which form. It expires at once.
 pub(super) const CANARY_KEY: &str = "dedupd:canary";
@@ -23,6 +25,7 @@ pub(super) const CANARY_KEY: &str = "dedupd:canary";
 #[derive(Clone)]
 pub(super) struct Connector {
     pool: Pool,
+    timeout: Duration,
 }
 
 impl fmt::Debug for Connector {
@@ -38,10 +41,12 @@ impl Connector {
     pub(super) fn new(
         server: ConnectionInfo,
         connections: usize,
+        budget: Duration,
         lost: Arc<Notify>,
     ) -> Result<Self, UrlError> {
+        let connect_timeout = MIN_CONNECT_TIMEOUT.max(budget * EXCHANGES_TO_CONNECT);
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECT_TIMEOUT))
+            .set_connection_timeout(Some(connect_timeout))
             // The lanes keep the budget themselves: a reply after it still matters to them, and the
             // client's own default of 500 ms would drop it.
             .set_response_timeout(None)
@@ -55,18 +60,27 @@ impl Connector {
             Manager::new_with_config(server, config).map_err(|error| UrlError::new(&error))?;
         let pool = Pool::builder(manager)
             .max_size(connections)
-            .create_timeout(Some(CONNECT_TIMEOUT))
-            .wait_timeout(Some(CONNECT_TIMEOUT))
+            .create_timeout(Some(connect_timeout))
+            .wait_timeout(Some(connect_timeout))
             .runtime(Runtime::Tokio1)
             .build()
             .map_err(|error| UrlError(error.to_string()))?;
-        Ok(Self { pool })
+        Ok(Self {
+            pool,
+            timeout: connect_timeout,
+        })
     }
 
+    /// An error always says something about the server as a whole.
     pub(super) async fn connect(&self) -> Result<Connection, StoreError> {
-        tokio::time::timeout(CONNECT_TIMEOUT, self.open())
-            .await
+        let opened = tokio::time::timeout(self.timeout, self.open()).await;
+        opened
             .unwrap_or(Err(StoreError::Timeout))
+            .map_err(|error| match error {
+                error if error.is_outage() => error,
+                StoreError::Denied => StoreError::Unauthenticated,
+                _ => StoreError::Connection,
+            })
     }
 
     async fn open(&self) -> Result<Connection, StoreError> {
@@ -104,14 +118,12 @@ impl Connector {
             Value::BulkString(hash) => String::from_utf8(hash.clone()).ok(),
             _ => None,
         });
-        let sets_and_gets = match canary {
-            // Redis 6.2 knows NX and GET, but not together.
-            Value::ServerError(error) => {
-                !(error.code() == "ERR"
-                    && error.details().is_some_and(|text| text.contains("syntax")))
-            }
-            _ => true,
-        };
+        // Redis 6.2 knows NX and GET, but not together. Where another error hides that, the script
+        // does for both.
+        let sets_and_gets = matches!(
+            canary,
+            Value::Nil | Value::Okay | Value::BulkString(_) | Value::SimpleString(_)
+        );
         Ok(Connection {
             client: (*pooled).clone(),
             abilities: Arc::new(Abilities {

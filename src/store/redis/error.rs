@@ -16,7 +16,7 @@ impl From<&RedisError> for StoreError {
             return from_code(code);
         }
         match error.kind() {
-            ErrorKind::AuthenticationFailed => StoreError::Denied,
+            ErrorKind::AuthenticationFailed => StoreError::Unauthenticated,
             ErrorKind::Parse | ErrorKind::UnexpectedReturnType => StoreError::Protocol,
             _ if error.is_timeout() => StoreError::Timeout,
             _ => StoreError::Connection,
@@ -48,7 +48,8 @@ fn from_code(code: &str) -> StoreError {
         "CLUSTERDOWN" => StoreError::ClusterDown,
         "TRYAGAIN" => StoreError::TryAgain,
         "BUSY" => StoreError::Busy,
-        "NOAUTH" | "NOPERM" | "WRONGPASS" => StoreError::Denied,
+        "NOPERM" => StoreError::Denied,
+        "NOAUTH" | "WRONGPASS" => StoreError::Unauthenticated,
         _ => StoreError::Other,
     }
 }

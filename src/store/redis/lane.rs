@@ -40,8 +40,13 @@ const MAX_PIPELINE: usize = 512;
 const MAX_DRAINING: usize = 64;
 /// Debts that wait for a connection; more are abandoned and counted.
 const MAX_DEBTS: usize = 50_000;
-/// Between the two times that a debt is given back over a fresh connection.
+/// Between the two times that a debt is given back over a fresh connection, and before one that met
+/// an error is sent again.
 const SECOND_SEND_AFTER: Duration = Duration::from_millis(1500);
+/// A connection that was late as often in a row is left, though other lanes may do well.
+const LATE_TO_LEAVE: u32 = 3;
+/// Between attempts to connect for nothing but debts.
+const CONNECT_FOR_DEBTS_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Job {
@@ -57,6 +62,8 @@ pub(super) struct LaneStats {
     pub(super) given_back: AtomicU64,
     pub(super) kept: AtomicU64,
     pub(super) abandoned: AtomicU64,
+    /// A connection was made.
+    pub(super) connected: Notify,
 }
 
 pub(super) struct Lane {
@@ -72,16 +79,15 @@ pub(super) struct Lane {
     connecting: Option<Boxed<Result<Connection, StoreError>>>,
     in_flight: FuturesUnordered<Boxed<(u64, Ending)>>,
     draining: FuturesUnordered<Boxed<Drained>>,
-    debts: VecDeque<OwedDebt>,
-    /// The last pipeline missed its budget: give the next one no more than its work has left.
-    suspect: bool,
+    /// To be given back as soon as there is a connection, before anything is claimed on it.
+    debts: VecDeque<Debt>,
+    /// To be given back once more, in the order of their time.
+    debts_again: VecDeque<(Instant, Debt)>,
+    connect_for_debts_at: Instant,
+    /// Pipelines that missed their budget since the last answer. While there are any, the next one
+    /// gets no more time than its work has left.
+    late_in_a_row: u32,
     last_answer: Instant,
-}
-
-struct OwedDebt {
-    debt: Debt,
-    sends_left: u8,
-    due: Instant,
 }
 
 impl Lane {
@@ -105,7 +111,9 @@ impl Lane {
             in_flight: FuturesUnordered::new(),
             draining: FuturesUnordered::new(),
             debts: VecDeque::new(),
-            suspect: false,
+            debts_again: VecDeque::new(),
+            connect_for_debts_at: Instant::now(),
+            late_in_a_row: 0,
             last_answer: Instant::now(),
         }
     }
@@ -133,6 +141,7 @@ impl Lane {
                 Some(drained) = self.draining.next(), if !self.draining.is_empty() => {
                     self.stats.count(drained.given_back);
                     self.owe(drained.debts);
+                    self.owe_again(drained.again);
                 }
                 connected = wait_for(&mut self.connecting) => self.connected(connected),
                 () = self.lost.notified() => self.check_connection().await,
@@ -144,7 +153,7 @@ impl Lane {
     /// Sends what can be sent.
     async fn advance(&mut self) {
         self.expire_waiting();
-        if self.suspect
+        if self.late_in_a_row > 0
             && self
                 .waiting
                 .iter()
@@ -154,7 +163,8 @@ impl Lane {
             self.retire();
         }
         if self.connection.is_none() {
-            if self.connecting.is_none() && !self.waiting.is_empty() {
+            let for_debts = self.owes() && self.connect_for_debts_at <= Instant::now();
+            if self.connecting.is_none() && (for_debts || !self.waiting.is_empty()) {
                 let connector = self.connector.clone();
                 self.connecting = Some(async move { connector.connect().await }.boxed());
             }
@@ -181,7 +191,7 @@ impl Lane {
         };
         let now = Instant::now();
         let deadline = match batch.first() {
-            Some(first) if self.suspect => first.queued_at + self.budget,
+            Some(first) if self.late_in_a_row > 0 => first.queued_at + self.budget,
             _ => now + self.budget,
         };
         let work = batch.into_iter().map(|job| job.work).collect();
@@ -202,24 +212,24 @@ impl Lane {
                 self.stats.count(given_back);
                 self.last_answer = Instant::now();
                 if is_current {
-                    self.suspect = false;
+                    self.late_in_a_row = 0;
                     if leave {
                         self.retire();
                     }
                 }
-                let due = Instant::now() + SECOND_SEND_AFTER;
-                for (debt, sends_left) in again {
-                    self.owe_one(OwedDebt {
-                        debt,
-                        sends_left,
-                        due,
-                    });
-                }
+                self.owe_again(again);
             }
-            Ending::TooLate { drain } => {
-                self.suspect |= is_current;
+            Ending::TooLate { drain, debts } => {
+                if is_current {
+                    self.late_in_a_row += 1;
+                    if self.late_in_a_row >= LATE_TO_LEAVE {
+                        self.retire();
+                    }
+                }
                 if self.draining.len() < MAX_DRAINING {
                     self.draining.push(drain);
+                } else {
+                    self.owe(debts);
                 }
             }
             Ending::Broken { debts } => {
@@ -237,11 +247,13 @@ impl Lane {
             Ok(connection) => {
                 self.connection = Some(connection);
                 self.generation += 1;
-                self.suspect = false;
+                self.late_in_a_row = 0;
                 self.stats.connections.fetch_add(1, Ordering::Relaxed);
                 self.stats.connects.fetch_add(1, Ordering::Relaxed);
+                self.stats.connected.notify_one();
             }
             Err(error) => {
+                self.connect_for_debts_at = Instant::now() + CONNECT_FOR_DEBTS_EVERY;
                 for job in std::mem::take(&mut self.waiting) {
                     self.give_up(job, error);
                 }
@@ -296,38 +308,46 @@ impl Lane {
 
     /// Debts to be given back twice.
     fn owe(&mut self, debts: Vec<Debt>) {
-        let due = Instant::now();
-        for debt in debts {
-            self.owe_one(OwedDebt {
-                debt,
-                sends_left: 2,
-                due,
-            });
-        }
+        let room = MAX_DEBTS.saturating_sub(self.debts.len());
+        self.stats.abandon(debts.len().saturating_sub(room));
+        self.debts.extend(debts.into_iter().take(room));
     }
 
-    fn owe_one(&mut self, owed: OwedDebt) {
-        if self.debts.len() < MAX_DEBTS {
-            self.debts.push_back(owed);
-        } else {
-            self.stats.abandoned.fetch_add(1, Ordering::Relaxed);
-        }
+    /// Debts to be given back once more, after a while.
+    fn owe_again(&mut self, debts: Vec<Debt>) {
+        let due = Instant::now() + SECOND_SEND_AFTER;
+        let room = MAX_DEBTS.saturating_sub(self.debts_again.len());
+        self.stats.abandon(debts.len().saturating_sub(room));
+        self.debts_again
+            .extend(debts.into_iter().take(room).map(|debt| (due, debt)));
     }
 
+    fn owes(&self) -> bool {
+        !self.debts.is_empty() || !self.debts_again.is_empty()
+    }
+
+    /// Due debts go before all that waits: a claim must not meet what is about to be given back.
     fn queue_due_debts(&mut self) {
         let now = Instant::now();
-        while self.debts.front().is_some_and(|owed| owed.due <= now) {
-            let sends_left = self.debts.front().map_or(1, |owed| owed.sends_left);
-            let mut debts = Vec::new();
-            while debts.len() < DEBTS_PER_CALL
-                && let Some(owed) = self
-                    .debts
-                    .pop_front_if(|owed| owed.due <= now && owed.sends_left == sends_left)
-            {
-                debts.push(owed.debt);
-            }
-            self.waiting.push_back(Job {
-                work: Work::GiveBack { debts, sends_left },
+        let mut due: Vec<(Vec<Debt>, bool)> = Vec::new();
+        while !self.debts.is_empty() {
+            let chunk = self.debts.len().min(DEBTS_PER_CALL);
+            due.push((self.debts.drain(..chunk).collect(), true));
+        }
+        let count = self.debts_again.partition_point(|(at, _)| *at <= now);
+        let again: Vec<Debt> = self
+            .debts_again
+            .drain(..count)
+            .map(|(_, debt)| debt)
+            .collect();
+        due.extend(
+            again
+                .chunks(DEBTS_PER_CALL)
+                .map(|chunk| (chunk.to_vec(), false)),
+        );
+        for (debts, twice) in due.into_iter().rev() {
+            self.waiting.push_front(Job {
+                work: Work::GiveBack { debts, twice },
                 queued_at: now,
             });
         }
@@ -337,11 +357,10 @@ impl Lane {
     fn next_timer(&self) -> Instant {
         const IDLE: Duration = Duration::from_secs(3600);
         let waiting = self.waiting.front().map(|job| job.queued_at + self.budget);
-        let owed = self
-            .debts
-            .front()
-            .filter(|_| self.connection.is_some())
-            .map(|owed| owed.due);
+        let owed = match &self.connection {
+            Some(_) => self.debts_again.front().map(|(due, _)| *due),
+            None => self.owes().then_some(self.connect_for_debts_at),
+        };
         [waiting, owed]
             .into_iter()
             .flatten()
@@ -360,6 +379,10 @@ async fn wait_for(
 }
 
 impl LaneStats {
+    fn abandon(&self, debts: usize) {
+        self.abandoned.fetch_add(debts as u64, Ordering::Relaxed);
+    }
+
     fn count(&self, given_back: GivenBack) {
         self.given_back
             .fetch_add(given_back.deleted, Ordering::Relaxed);

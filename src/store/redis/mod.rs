@@ -93,8 +93,12 @@ impl RedisStore {
         let (mut lanes, mut work) = (Vec::new(), Vec::new());
         for _ in 0..LANES {
             let lost = Arc::new(Notify::new());
-            let connector =
-                Connector::new(server.clone(), CONNECTIONS_PER_LANE, Arc::clone(&lost))?;
+            let connector = Connector::new(
+                server.clone(),
+                CONNECTIONS_PER_LANE,
+                budget,
+                Arc::clone(&lost),
+            )?;
             let (sender, receiver) = mpsc::unbounded_channel();
             let lane = Lane::new(
                 connector,
@@ -311,7 +315,7 @@ impl Store for RedisStore {
                 lane,
                 Work::GiveBack {
                     debts,
-                    sends_left: 1,
+                    twice: false,
                 },
             );
         }
@@ -417,6 +421,11 @@ impl Store for RedisStore {
                 _ => Err(StoreError::Protocol),
             }
         })
+    }
+
+    fn reconnected(&self) -> Reply<()> {
+        let stats = Arc::clone(&self.stats);
+        Reply::waiting(async move { stats.connected.notified().await })
     }
 
     fn stats(&self) -> StoreStats {

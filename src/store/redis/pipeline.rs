@@ -75,10 +75,13 @@ pub(super) enum Ending {
     Answered {
         leave: bool,
         given_back: GivenBack,
-        again: Vec<(Debt, u8)>,
+        /// Debts to be given back once more.
+        again: Vec<Debt>,
     },
+    /// The debts are the drain's too; they are for a caller who does not follow it.
     TooLate {
         drain: Boxed<Drained>,
+        debts: Vec<Debt>,
     },
     Broken {
         debts: Vec<Debt>,
@@ -86,9 +89,12 @@ pub(super) enum Ending {
 }
 
 /// What became of a pipeline that missed its budget: claims that are still owed, or none.
+#[derive(Default)]
 pub(super) struct Drained {
     pub(super) given_back: GivenBack,
     pub(super) debts: Vec<Debt>,
+    /// Debts whose give-back met an error.
+    pub(super) again: Vec<Debt>,
 }
 
 /// Sends a pipeline; sends again, as text, the scripts that the server has lost.
@@ -134,20 +140,18 @@ struct SentPipeline {
 
 impl SentPipeline {
     fn answered(self, replies: &[Value]) -> Ending {
-        // A demoted or loading server is left at once: the next connection may find the right one.
-        let leave = replies.iter().any(|reply| {
-            matches!(reply, Value::ServerError(_))
-                && matches!(error_of(reply), StoreError::ReadOnly | StoreError::Loading)
-        });
-        let (mut given_back, mut again) = (GivenBack::default(), Vec::new());
+        let (mut leave, mut given_back, mut again) = (false, GivenBack::default(), Vec::new());
         for (work, share) in self.parts {
-            if let Work::GiveBack { debts, sends_left } = work {
-                given_back.add(&replies[share.range(replies.len())]);
-                if sends_left > 1 {
-                    again.extend(debts.into_iter().map(|debt| (debt, sends_left - 1)));
+            if let Work::GiveBack { debts, twice } = work {
+                let reply = replies.get(share.first());
+                if let Some(counts) = reply.and_then(GivenBack::read) {
+                    given_back.add(counts);
+                    again.extend(debts.into_iter().filter(|_| twice));
+                } else {
+                    again.extend(debts);
                 }
             } else {
-                work.resolve(&share, replies);
+                leave |= work.resolve(&share, replies);
             }
         }
         Ending::Answered {
@@ -189,6 +193,7 @@ impl SentPipeline {
         }
         .boxed();
         let early = poll_immediate(&mut give_back).await;
+        let owed = debts.clone();
         let drain = async move {
             let both = async {
                 let claims = pending.await;
@@ -199,20 +204,30 @@ impl SentPipeline {
                 claims.and(given_back)
             };
             match timeout(DRAIN_LIMIT, both).await {
-                Ok(Ok(replies)) => Drained {
-                    given_back: GivenBack::default().with(&replies),
-                    debts: Vec::new(),
-                },
+                Ok(Ok(replies)) => drained(&replies, &debts),
                 Ok(Err(_)) | Err(_) => Drained {
-                    given_back: GivenBack::default(),
                     debts,
+                    ..Drained::default()
                 },
             }
         };
         Ending::TooLate {
             drain: drain.boxed(),
+            debts: owed,
         }
     }
+}
+
+/// What the give-backs behind a late pipeline came to, a reply for each chunk of debts.
+fn drained(replies: &[Value], debts: &[Debt]) -> Drained {
+    let mut drained = Drained::default();
+    for (chunk, reply) in debts.chunks(DEBTS_PER_CALL).zip(replies) {
+        match GivenBack::read(reply) {
+            Some(counts) => drained.given_back.add(counts),
+            None => drained.again.extend_from_slice(chunk),
+        }
+    }
+    drained
 }
 
 /// What give-backs came to.
@@ -223,20 +238,22 @@ pub(super) struct GivenBack {
 }
 
 impl GivenBack {
-    /// Adds the give-backs among these replies.
-    fn add(&mut self, replies: &[Value]) {
-        for reply in replies {
-            if let Value::Array(counts) = reply
-                && let [Value::Int(deleted), Value::Int(kept)] = counts.as_slice()
-            {
-                self.deleted += u64::try_from(*deleted).unwrap_or(0);
-                self.kept += u64::try_from(*kept).unwrap_or(0);
-            }
-        }
+    /// `None`: the give-back met an error.
+    fn read(reply: &Value) -> Option<Self> {
+        let Value::Array(counts) = reply else {
+            return None;
+        };
+        let [Value::Int(deleted), Value::Int(kept)] = counts.as_slice() else {
+            return None;
+        };
+        Some(Self {
+            deleted: u64::try_from(*deleted).ok()?,
+            kept: u64::try_from(*kept).ok()?,
+        })
     }
 
-    fn with(mut self, replies: &[Value]) -> Self {
-        self.add(replies);
-        self
+    const fn add(&mut self, other: Self) {
+        self.deleted += other.deleted;
+        self.kept += other.kept;
     }
 }

@@ -35,8 +35,8 @@ pub(super) enum Work {
         items: Vec<usize>,
         collector: Arc<Collector<SettleOutcome>>,
     },
-    /// To be sent this many times, the last ones some time later.
-    GiveBack { debts: Vec<Debt>, sends_left: u8 },
+    /// `twice`: once more after a while, since a dead connection's commands may still be read.
+    GiveBack { debts: Vec<Debt>, twice: bool },
     Inspect {
         keys: Vec<Vec<u8>>,
         reply: oneshot::Sender<Result<Vec<Option<Found>>, StoreError>>,
@@ -62,9 +62,9 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// The one reply of a script call, as a slice of all replies.
-    pub(super) fn range(&self, replies: usize) -> std::ops::Range<usize> {
-        self.first.min(replies)..(self.first + 1).min(replies)
+    /// Where the first reply is.
+    pub(super) const fn first(&self) -> usize {
+        self.first
     }
 }
 
@@ -135,8 +135,9 @@ impl Work {
         Share { first, claims }
     }
 
-    /// Hands the replies to whoever waits for them.
-    pub(super) fn resolve(self, share: &Share, replies: &[Value]) {
+    /// Hands the replies to whoever waits for them. Says whether the server must be left: a
+    /// demoted or loading one, in place of which the next connection may find the right one.
+    pub(super) fn resolve(self, share: &Share, replies: &[Value]) -> bool {
         let replies = replies.get(share.first..).unwrap_or_default();
         let head = replies.first().unwrap_or(&Value::Nil);
         match self {
@@ -145,19 +146,26 @@ impl Work {
                 plans,
                 round,
                 collector,
-            } => match &share.claims {
-                Some(commands) => {
-                    collector.fill(claim_outcomes(&request, commands, round.adoption, replies));
-                }
-                None => collector.fill(
-                    plans
+            } => {
+                let outcomes = match &share.claims {
+                    Some(commands) => claim_outcomes(&request, commands, round.adoption, replies),
+                    None => plans
                         .into_iter()
-                        .map(|plan| (plan, Err(StoreError::Protocol))),
-                ),
-            },
+                        .map(|plan| (plan, Err(StoreError::Protocol)))
+                        .collect(),
+                };
+                let leave = is_to_be_left(&outcomes);
+                collector.fill(outcomes);
+                leave
+            }
             Work::Settle {
                 items, collector, ..
-            } => collector.fill(spread(&items, head, commands::settle_outcome)),
+            } => {
+                let outcomes = spread(&items, head, commands::settle_outcome);
+                let leave = is_to_be_left(&outcomes);
+                collector.fill(outcomes);
+                leave
+            }
             Work::Inspect { keys, reply } => {
                 let (pairs, _) = replies.as_chunks::<2>();
                 let found = pairs
@@ -166,20 +174,27 @@ impl Work {
                     .map(|[value, ttl]| found(value, ttl))
                     .collect();
                 let _ = reply.send(found);
+                false
             }
             Work::Call { reply, .. } => {
-                let _ = reply.send(match head {
-                    Value::ServerError(error) => Err(error.into()),
+                let answer = match head {
+                    Value::ServerError(error) => Err(StoreError::from(error)),
                     value => Ok(value.clone()),
-                });
+                };
+                let leave = answer.as_ref().is_err_and(|error| leaves(*error));
+                let _ = reply.send(answer);
+                leave
             }
             Work::Canary { reply } => {
-                let _ = reply.send(match head {
+                let answer = match head {
                     Value::Okay => Ok(()),
                     other => Err(error_of(other)),
-                });
+                };
+                let leave = answer.is_err_and(leaves);
+                let _ = reply.send(answer);
+                leave
             }
-            Work::GiveBack { .. } | Work::Ping => {}
+            Work::GiveBack { .. } | Work::Ping => false,
         }
     }
 
@@ -234,6 +249,16 @@ impl Work {
             | Work::Ping => Vec::new(),
         }
     }
+}
+
+const fn leaves(error: StoreError) -> bool {
+    matches!(error, StoreError::ReadOnly | StoreError::Loading)
+}
+
+fn is_to_be_left<T>(outcomes: &[(usize, Result<T, StoreError>)]) -> bool {
+    outcomes
+        .iter()
+        .any(|(_, outcome)| outcome.as_ref().is_err_and(|error| leaves(*error)))
 }
 
 fn claim_outcomes(

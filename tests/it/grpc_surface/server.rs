@@ -316,6 +316,10 @@ impl Store for GatedStore {
         self.inner.assert_contract(assertion)
     }
 
+    fn reconnected(&self) -> Reply<()> {
+        self.inner.reconnected()
+    }
+
     fn stats(&self) -> StoreStats {
         self.inner.stats()
     }

@@ -91,7 +91,7 @@ async fn g08_every_kind_of_bad_event_is_named_and_the_last_good_one_admitted() {
     let projected = pb::ProjectedPoint {
         x: Some(1.0),
         y: Some(2.0),
-        epsg: 2056,
+        epsg: 1,
     };
     let rows = [
         (pb::Event::default(), Reason::MissingIdentity),

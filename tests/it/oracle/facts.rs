@@ -82,7 +82,7 @@ pub(crate) enum Position {
         latitude: Option<f64>,
         longitude: Option<f64>,
     },
-    /// The oracle knows no projection: a complete one is `UNKNOWN_CRS`.
+    /// The oracle knows Web Mercator and degrees; every other system is `UNKNOWN_CRS` to it.
     Projected {
         x: Option<f64>,
         y: Option<f64>,
@@ -350,50 +350,66 @@ fn point_of(rules: &Rules, event: &Event) -> Result<Option<Point>, &'static str>
     let (Identity::Ping { .. }, Some(place)) = (&event.identity, rules.place) else {
         return Ok(None);
     };
-    match event.position {
+    let (latitude, longitude) = match event.position {
         Position::Missing
         | Position::LatLng { latitude: None, .. }
         | Position::LatLng {
             longitude: None, ..
         }
         | Position::Projected { x: None, .. }
-        | Position::Projected { y: None, .. } => Err("MISSING_POSITION"),
+        | Position::Projected { y: None, .. } => return Err("MISSING_POSITION"),
         Position::Projected {
             x: Some(x),
             y: Some(y),
-            epsg: _,
-        } => Err(if x.is_finite() && y.is_finite() {
-            "UNKNOWN_CRS"
-        } else {
-            "INVALID_POSITION"
-        }),
+            epsg,
+        } => {
+            if !x.is_finite() || !y.is_finite() {
+                return Err("INVALID_POSITION");
+            }
+            match epsg {
+                3857 => web_mercator(x, y)?,
+                4326 => (y, x),
+                _ => return Err("UNKNOWN_CRS"),
+            }
+        }
         Position::LatLng {
             latitude: Some(latitude),
             longitude: Some(longitude),
-        } => {
-            if !(-90.0..=90.0).contains(&latitude) || !(-180.0..=180.0).contains(&longitude) {
-                return Err("INVALID_POSITION");
-            }
-            if latitude == 0.0 && longitude == 0.0 {
-                return Err("NULL_ISLAND");
-            }
-            if place
-                .region
-                .is_some_and(|region| !lies_in(region, latitude, longitude))
-            {
-                return Err("OUT_OF_REGION");
-            }
-            let longitude = if longitude == -180.0 {
-                180.0
-            } else {
-                longitude
-            };
-            Ok(Some(Point {
-                latitude: latitude + 0.0,
-                longitude: longitude + 0.0,
-            }))
-        }
+        } => (latitude, longitude),
+    };
+    if !(-90.0..=90.0).contains(&latitude) || !(-180.0..=180.0).contains(&longitude) {
+        return Err("INVALID_POSITION");
     }
+    if latitude == 0.0 && longitude == 0.0 {
+        return Err("NULL_ISLAND");
+    }
+    if place
+        .region
+        .is_some_and(|region| !lies_in(region, latitude, longitude))
+    {
+        return Err("OUT_OF_REGION");
+    }
+    let longitude = if longitude == -180.0 {
+        180.0
+    } else {
+        longitude
+    };
+    Ok(Some(Point {
+        latitude: latitude + 0.0,
+        longitude: longitude + 0.0,
+    }))
+}
+
+/// A sphere of WGS 84's equatorial radius, cut off where EPSG:3857 ends, in whole billionths of a degree.
+fn web_mercator(x: f64, y: f64) -> Result<(f64, f64), &'static str> {
+    let radius = 6_378_137.0;
+    let (latitude, longitude) = ((y / radius).sinh().atan(), x / radius);
+    let [latitude, longitude] =
+        [latitude, longitude].map(|angle| (angle.to_degrees() * 1e9).round() / 1e9);
+    if latitude.abs() > 85.06 || longitude.abs() > 180.0 {
+        return Err("INVALID_POSITION");
+    }
+    Ok((latitude, longitude))
 }
 
 /// Borders belong to the region; west > east crosses the antimeridian.

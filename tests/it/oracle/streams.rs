@@ -471,6 +471,11 @@ impl Author {
             latitude: Some(latitude),
             longitude: Some(longitude),
         };
+        let projected = |x, y, epsg| Position::Projected {
+            x: Some(x),
+            y: Some(y),
+            epsg,
+        };
         let bad = [
             Position::Missing,
             Position::LatLng {
@@ -503,11 +508,14 @@ impl Author {
                 y: None,
                 epsg: 0,
             },
-            Position::Projected {
-                x: Some(261_000.0),
-                y: Some(6_250_000.0),
-                epsg: 0,
-            },
+            projected(261_000.0, 6_250_000.0, 0),
+            // Not all of them bad.
+            projected(261_000.0, 6_250_000.0, 3857),
+            projected(-20_000_000.0, -1e6, 3857),
+            projected(139.0, 35.0, 4326),
+            projected(-0.0, 0.0, 3857),
+            projected(2.1e7, 1e6, 3857),
+            projected(261_000.0, 6_250_000.0, 4326),
         ];
         loop {
             let position = self.dice.pick(&bad);

@@ -28,7 +28,6 @@ use crate::support::{
 /// A script that meets an error answers with its text inside of an array: a demoted primary was not
 /// left then, and suppressed copies in the same batch kept the breaker from counting.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "product fault: errors inside of a script's answer leave nothing"]
 async fn r04_a_demoted_primary_is_left_by_scripts_too() {
     let mut world = World::start(AMPLE).await;
     let new_primary = RedisServer::start(Options::default());
@@ -56,7 +55,6 @@ async fn r04_a_demoted_primary_is_left_by_scripts_too() {
 
 /// A give-back that was answered with an error was forgotten.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "product fault: a refused give-back is forgotten"]
 async fn r06_a_give_back_that_meets_an_error_is_sent_again() {
     let redis = FakeRedis::start();
     let service = serve(&redis.url(), AMPLE);
@@ -85,7 +83,6 @@ async fn r06_a_give_back_that_meets_an_error_is_sent_again() {
 /// At its first contact the server was full, and its refusal was taken for a yes to
 /// `SET … NX … GET`, which a Redis 6.2 does not know.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "product fault: any error but a syntax error counts as SET NX GET"]
 async fn r06_a_full_redis_62_decides_once_it_has_room() {
     let Some(binary) = redis_62() else {
         eprintln!("left out: no DEDUPD_TEST_REDIS_62, see tests/run.sh");
@@ -108,7 +105,6 @@ async fn r06_a_full_redis_62_decides_once_it_has_room() {
 /// Each call tried to connect: an outage of the credentials, or a server with too many clients,
 /// was none to the breaker.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "product fault: a refused handshake is no outage to the breaker"]
 async fn r11_attempts_to_connect_are_backed_off_whatever_the_server_says() {
     let mut stormed = Vec::new();
     for reply in [

@@ -17,7 +17,6 @@ const SECOND_GIVE_BACK: Duration = Duration::from_millis(2200);
 /// A first attempt whose connection died gave back the claim of its own retry: both have the same
 /// nonce where the first one was never executed.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "product fault: attempts of one request id share a nonce"]
 async fn r01_the_give_back_of_a_cut_attempt_leaves_its_retry_alone() {
     let mut world = World::start(AMPLE).await;
     let id = request_id();
@@ -45,7 +44,6 @@ async fn r01_the_give_back_of_a_cut_attempt_leaves_its_retry_alone() {
 
 /// The same through two instances: what the first sends late gives back what the second admitted.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "product fault: attempts of one request id share a nonce"]
 async fn r01_a_late_attempt_leaves_the_retry_through_another_instance_alone() {
     let mut first = World::start(AMPLE).await;
     let other = serve(&first.redis.url(), AMPLE);
@@ -85,7 +83,6 @@ async fn cut_after_claim(world: &World, event: &str) {
 /// New work on the fresh connection was sent ahead of what had to be given back: the caller who
 /// was told to ask again met the claim of its own first call.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "product fault: new claims go ahead of debts"]
 async fn r01_a_fresh_connection_gives_back_before_it_claims() {
     let mut world = World::start(AMPLE).await;
     cut_after_claim(&world, "e").await;
@@ -94,7 +91,6 @@ async fn r01_a_fresh_connection_gives_back_before_it_claims() {
 
 /// Without further work no lane connected again, and the claim stayed for other instances to meet.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "product fault: debts alone make no lane connect"]
 async fn r01_a_cut_claim_is_given_back_without_further_calls() {
     let world = World::start(AMPLE).await;
     cut_after_claim(&world, "e").await;
@@ -103,7 +99,6 @@ async fn r01_a_cut_claim_is_given_back_without_further_calls() {
 
 /// What was due for its second time, later, stood before what was due now.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "product fault: a debt that is due waits behind one that is not"]
 async fn r01_a_second_cut_is_given_back_as_soon_as_the_first() {
     let mut world = World::start(AMPLE).await;
     cut_after_claim(&world, "one").await;
@@ -119,7 +114,6 @@ async fn r01_a_second_cut_is_given_back_as_soon_as_the_first() {
 /// One connection of two lost its way back; answers on the other one kept the breaker from
 /// counting, and half of the subjects were answered by the failure mode for ever.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "product fault: a lane that hangs is only left once the breaker trips"]
 async fn r01_one_deaf_connection_is_replaced_though_the_other_one_works() {
     let mut world = World::start(AMPLE / 4).await;
     world.proxy.swallow_replies(1);

@@ -249,7 +249,6 @@ async fn r04_a_demoted_primary_is_left_at_once() {
 
 /// A foreign value of another type under one namespace's contract.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "product fault: one contract key keeps the breaker tripped"]
 async fn r06_a_bad_contract_key_stops_no_other_namespace() {
     let redis = RedisServer::start(Options::default());
     redis.cli(&["RPUSH", "dedupd:contract:open", "a list"]);

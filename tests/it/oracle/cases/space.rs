@@ -27,6 +27,31 @@ fn oracle_s01_s03_coordinates_out_of_range() {
 }
 
 #[test]
+fn oracle_s03_web_mercator_metres_as_what_they_are() {
+    let projected = |x, y, epsg| Event {
+        position: Position::Projected {
+            x: Some(x),
+            y: Some(y),
+            epsg,
+        },
+        ..ping("a", T0)
+    };
+    check(
+        &placed(9, 0.0),
+        &[
+            (projected(261_000.0, 6_250_000.0, 4326), "INVALID_POSITION"),
+            (projected(261_000.0, 6_250_000.0, 3857), "FIRST_SEEN"),
+            // What pyproj makes of them.
+            (ping_at(T0, 48.853_264_341, 2.344_602_892), "REDELIVERY"),
+            (projected(2.344_602_892, 48.853_264_341, 4326), "REDELIVERY"),
+            (projected(-0.0, 0.0, 3857), "NULL_ISLAND"),
+            (projected(2.1e7, 1e6, 3857), "INVALID_POSITION"),
+            (projected(1e6, 2.1e7, 3857), "INVALID_POSITION"),
+        ],
+    );
+}
+
+#[test]
 fn oracle_s02_only_a_region_sees_a_swap() {
     let events = [
         ping_at(T0, 48.864_716, 2.349_014),
