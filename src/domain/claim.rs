@@ -136,16 +136,19 @@ pub struct Record {
 }
 
 impl Record {
-    /// Taken over by a retry of the call that made it, which would store `state`; `None` where it
-    /// may not be: what is confirmed is settled work, save for a call that stores confirmed at once.
-    pub fn adopted_as(&self, state: ClaimState) -> Option<Self> {
+    /// Taken over by a retry of the call that made it, which would store `state` under `nonce`. It
+    /// gets the retry's attempt, which nothing that an earlier attempt still gives back has. `None`
+    /// where it may not be taken over: what is confirmed is settled work, save for a call that stores confirmed at once.
+    pub fn adopted_as(&self, state: ClaimState, nonce: Nonce) -> Option<Self> {
+        let attempt = match nonce.attempt() {
+            attempt if attempt == self.nonce.attempt() => attempt.wrapping_add(1),
+            attempt => attempt,
+        };
         match (self.state, state) {
             (ClaimState::Pending | ClaimState::Claimed, _)
             | (ClaimState::Confirmed, ClaimState::Confirmed) => Some(Self {
                 state,
-                nonce: self
-                    .nonce
-                    .with_attempt(self.nonce.attempt().wrapping_add(1)),
+                nonce: self.nonce.with_attempt(attempt),
                 ..*self
             }),
             (ClaimState::Confirmed, ClaimState::Pending | ClaimState::Claimed) => None,

@@ -132,14 +132,9 @@ impl Engine {
             seen_hold: HoldMs::at_least(policy.ttl()),
             recognises_own,
         });
-        let waiting = Waiting::begin(self);
-        let claims = if request.plans.plans().is_empty() {
-            Reply::ready(Claims::new(
-                Arc::clone(&self.store),
-                Arc::clone(&request),
-                Vec::new(),
-            ))
-        } else if self.breaker.admits() {
+        let asks = !request.plans.plans().is_empty() && self.breaker.admits();
+        let asked_at = asks.then(|| self.clock.monotonic());
+        let claims = if asks {
             Arc::clone(&self.store)
                 .claim(request)
                 .map_err(|full| RequestFault::Overloaded {
@@ -149,6 +144,7 @@ impl Engine {
             let undecided = vec![Err(StoreError::Connection); request.plans.plans().len()];
             Reply::ready(Claims::new(Arc::clone(&self.store), request, undecided))
         };
+        let waiting = Waiting::new(self, asked_at, &claims);
         Ok(Admitting {
             waiting,
             namespace,

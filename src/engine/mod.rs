@@ -11,7 +11,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc,
-        atomic::{AtomicU8, Ordering},
+        atomic::{AtomicBool, AtomicU8, Ordering},
     },
     time::Duration,
 };
@@ -28,7 +28,7 @@ use crate::{
         token::NamespaceTag,
         verdict::Verdict,
     },
-    store::{NamespaceId, Store, StoreError},
+    store::{NamespaceId, Reply, Store, StoreError},
     telemetry::{
         counters::Counters,
         dead_letters::DeadLetterLog,
@@ -296,14 +296,17 @@ struct Waiting {
     engine: Arc<Engine>,
     /// By the monotonic clock; `None` where the store was not asked.
     asked_at: Option<Duration>,
+    /// It has answered, though perhaps nobody took the answer.
+    store_answered: Arc<AtomicBool>,
 }
 
 impl Waiting {
-    fn begin(engine: &Arc<Engine>) -> Self {
-        let asked_at = engine.breaker.admits().then(|| engine.clock.monotonic());
+    /// `asked_at`: before the store was asked for `reply`; `None` if it was not.
+    fn new<T>(engine: &Arc<Engine>, asked_at: Option<Duration>, reply: &Reply<T>) -> Self {
         Self {
             engine: Arc::clone(engine),
             asked_at,
+            store_answered: reply.answered(),
         }
     }
 
@@ -328,6 +331,7 @@ impl Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         if let Some(asked_at) = self.asked_at
+            && !self.store_answered.load(Ordering::Relaxed)
             && self.engine.clock.monotonic() - asked_at >= PATIENCE
         {
             self.engine.breaker_failed();

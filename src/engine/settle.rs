@@ -56,10 +56,9 @@ impl Engine {
             });
             request.items.extend(item);
         }
-        let waiting = Waiting::begin(self);
-        let reply = if request.items.is_empty() {
-            Reply::ready(Vec::new())
-        } else if self.breaker.admits() {
+        let asks = !request.items.is_empty() && self.breaker.admits();
+        let asked_at = asks.then(|| self.clock.monotonic());
+        let reply = if asks {
             self.store
                 .settle(request)
                 .map_err(|full| RequestFault::Overloaded {
@@ -68,6 +67,7 @@ impl Engine {
         } else {
             Reply::ready(vec![Err(StoreError::Connection); request.items.len()])
         };
+        let waiting = Waiting::new(self, asked_at, &reply);
         Ok(Settling {
             waiting,
             settlements,

@@ -160,8 +160,9 @@ mod tests {
             assert_eq!(calls.in_flight(), 0);
         };
         tokio::select! {
-            () = check => {}
+            biased;
             () = time_passes => {}
+            () = check => {}
         }
     }
 

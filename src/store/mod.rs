@@ -13,7 +13,7 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     task::{Context, Poll},
     time::Duration,
 };
@@ -401,7 +401,11 @@ pub struct ContractAssertion {
 /// A reply that is there already, or will be.
 pub enum Reply<T> {
     Ready(Option<T>),
-    Waiting(Pin<Box<dyn Future<Output = T> + Send>>),
+    Waiting {
+        future: Pin<Box<dyn Future<Output = T> + Send>>,
+        /// Set once the store has answered, whether or not the answer was taken.
+        answered: Arc<AtomicBool>,
+    },
 }
 
 impl<T> Reply<T> {
@@ -410,7 +414,26 @@ impl<T> Reply<T> {
     }
 
     pub fn waiting(future: impl Future<Output = T> + Send + 'static) -> Self {
-        Reply::Waiting(Box::pin(future))
+        Self::answered_by(Arc::default(), future)
+    }
+
+    /// A reply of which `answered` tells before it is taken.
+    pub fn answered_by(
+        answered: Arc<AtomicBool>,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> Self {
+        Reply::Waiting {
+            future: Box::pin(future),
+            answered,
+        }
+    }
+
+    /// Set once the store has answered.
+    pub fn answered(&self) -> Arc<AtomicBool> {
+        match self {
+            Reply::Ready(_) => Arc::new(AtomicBool::new(true)),
+            Reply::Waiting { answered, .. } => Arc::clone(answered),
+        }
     }
 }
 
@@ -423,7 +446,7 @@ impl<T: Unpin> Future for Reply<T> {
                 Some(value) => Poll::Ready(value),
                 None => Poll::Pending,
             },
-            Reply::Waiting(future) => future.as_mut().poll(context),
+            Reply::Waiting { future, .. } => future.as_mut().poll(context),
         }
     }
 }
@@ -432,7 +455,7 @@ impl<T> fmt::Debug for Reply<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Reply::Ready(_) => "Ready",
-            Reply::Waiting(_) => "Waiting",
+            Reply::Waiting { .. } => "Waiting",
         })
     }
 }

@@ -211,7 +211,7 @@ async fn a_delayed_give_back_spares_the_retrys_claim() {
     wait_until("the first claim", || {
         redis.cli(&["EXISTS", "orders:retried"]) == "1"
     });
-    let first_record = redis.cli(&["GETRANGE", "orders:retried", "0", "-1"]);
+    let first_record = redis.cli(&["--no-raw", "GET", "orders:retried"]);
     proxy.black_hole();
     first.abort();
     let in_flight = || slow.service.metric("dedupd_requests_in_flight") == Some(0.0);
@@ -228,7 +228,7 @@ async fn a_delayed_give_back_spares_the_retrys_claim() {
         .service
         .metric(r#"dedupd_claims_adopted_total{namespace="orders"}"#);
     assert_eq!(adopted, Some(1.0));
-    let second_record = redis.cli(&["GETRANGE", "orders:retried", "0", "-1"]);
+    let second_record = redis.cli(&["--no-raw", "GET", "orders:retried"]);
     assert_ne!(first_record, second_record, "the attempt is counted");
 
     let mut monitor = Monitor::start(&redis);

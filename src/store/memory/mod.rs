@@ -192,7 +192,7 @@ impl MemoryStore {
             match round {
                 Round::First => return Ok(ClaimOutcome::Own),
                 Round::Adopting => {
-                    if let Some(taken) = own.adopted_as(plan.stored_state(request.state)) {
+                    if let Some(taken) = own.adopted_as(plan.stored_state(request.state), nonce) {
                         shard.replace(primary, &taken, later(now_ms, request.hold));
                         let nonce = taken.nonce;
                         return Ok(ClaimOutcome::Claimed {

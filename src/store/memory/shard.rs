@@ -239,14 +239,32 @@ impl Shard {
             .then_some((record, meta.expires_at_ms()))
     }
 
-    /// What the insertion of the key would allocate.
+    /// What the insertion of the key would allocate; nothing where it stands already.
     pub(super) fn growth_bytes(&self, key: &Key<'_>) -> usize {
         const FIRST_TABLE_BYTES: usize = 512;
+        /// Full, and not just of tombstones, which are cleared in place.
+        fn grows<T>(table: &HashTable<T>) -> bool {
+            table.len() == table.capacity() && (table.len() + 1) * 16 > table.num_buckets() * 7
+        }
+        let table = |bytes: usize, grows: bool| {
+            if grows {
+                bytes.max(FIRST_TABLE_BYTES)
+            } else {
+                0
+            }
+        };
         match key.name {
-            Name::Digest(_) if self.digests.len() < self.digests.capacity() => 0,
-            Name::Digest(_) => self.digests.allocation_size().max(FIRST_TABLE_BYTES),
-            Name::Id(id) if self.ids.len() < self.ids.capacity() => id.len(),
-            Name::Id(id) => self.ids.allocation_size().max(FIRST_TABLE_BYTES) + id.len(),
+            Name::Digest(_) if !grows(&self.digests) => 0,
+            Name::Digest(digest) => {
+                let found = self
+                    .digests
+                    .find(key.hash, same_digest(key.namespace, digest));
+                table(self.digests.allocation_size(), found.is_none())
+            }
+            Name::Id(id) => match self.ids.find(key.hash, same_id(key.namespace, id)) {
+                Some(_) => 0,
+                None => table(self.ids.allocation_size(), grows(&self.ids)) + id.len(),
+            },
         }
     }
 

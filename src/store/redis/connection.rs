@@ -62,6 +62,8 @@ impl Connector {
             .max_size(connections)
             .create_timeout(Some(connect_timeout))
             .wait_timeout(Some(connect_timeout))
+            // A connection whose set-up was cut short comes back: it has one budget to prove itself.
+            .recycle_timeout(Some(budget))
             .runtime(Runtime::Tokio1)
             .build()
             .map_err(|error| UrlError(error.to_string()))?;

@@ -165,6 +165,9 @@ impl Lane {
         if self.connection.is_none() {
             let for_debts = self.owes() && self.connect_for_debts_at <= Instant::now();
             if self.connecting.is_none() && (for_debts || !self.waiting.is_empty()) {
+                if self.waiting.is_empty() {
+                    self.connect_for_debts_at = Instant::now() + CONNECT_FOR_DEBTS_EVERY;
+                }
                 let connector = self.connector.clone();
                 self.connecting = Some(async move { connector.connect().await }.boxed());
             }
@@ -359,6 +362,7 @@ impl Lane {
         let waiting = self.waiting.front().map(|job| job.queued_at + self.budget);
         let owed = match &self.connection {
             Some(_) => self.debts_again.front().map(|(due, _)| *due),
+            None if self.connecting.is_some() => None,
             None => self.owes().then_some(self.connect_for_debts_at),
         };
         [waiting, owed]

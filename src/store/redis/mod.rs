@@ -15,7 +15,7 @@ mod work;
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -163,13 +163,16 @@ impl RedisStore {
         plans: &[usize],
         round: Round,
         place: Option<Place>,
+        answered: &Arc<AtomicBool>,
     ) -> impl Future<Output = (Claims, HashMap<usize, Vec<u8>>)> + Send + use<> {
         let (sender, receiver) = oneshot::channel();
         let all = request.plans.plans();
         let store = Arc::clone(self);
         let for_claims = Arc::clone(request);
         let own = Decided::Outcome(ClaimOutcome::Own);
+        let answered = Arc::clone(answered);
         let collector = Collector::new(all.len(), Ok(own), move |decided| {
+            answered.store(true, Ordering::Relaxed);
             drop(place);
             // If nobody waits any more, dropping the claims gives them back.
             drop(sender.send(into_claims(store, for_claims, decided)));
@@ -207,16 +210,21 @@ impl RedisStore {
         place: Option<Place>,
     ) -> Reply<Claims> {
         let known = HashMap::new();
-        let first = self.send_round(&request, &plans, Round { adoption, known }, place);
-        Reply::waiting(async move {
+        let answered = Arc::default();
+        let round = Round { adoption, known };
+        let first = self.send_round(&request, &plans, round, place, &answered);
+        Reply::answered_by(Arc::clone(&answered), async move {
             let (mut claims, mut known) = first.await;
             for _ in 1..MAX_ROUNDS {
                 if known.is_empty() {
                     break;
                 }
-                let plans: Vec<usize> = known.keys().copied().collect();
+                let mut plans: Vec<usize> = known.keys().copied().collect();
+                plans.sort_unstable();
                 let round = Round { adoption, known };
-                let (again, still) = self.send_round(&request, &plans, round, None).await;
+                let (again, still) = self
+                    .send_round(&request, &plans, round, None, &answered)
+                    .await;
                 claims.amend(&plans, again);
                 known = still;
             }
@@ -332,7 +340,10 @@ impl Store for RedisStore {
         let (sender, receiver) = oneshot::channel();
         let request = Arc::new(request);
         let parts = Self::split(request.items.iter().map(|item| item.partition).enumerate());
+        let answered = Arc::<AtomicBool>::default();
+        let is_answered = Arc::clone(&answered);
         let collector = Collector::new(items, Err(StoreError::Connection), move |outcomes| {
+            is_answered.store(true, Ordering::Relaxed);
             drop(place);
             drop(sender.send(outcomes));
         });
@@ -347,7 +358,7 @@ impl Store for RedisStore {
                 },
             );
         }
-        Ok(Reply::waiting(async move {
+        Ok(Reply::answered_by(answered, async move {
             receiver
                 .await
                 .unwrap_or_else(|_| vec![Err(StoreError::Connection); items])

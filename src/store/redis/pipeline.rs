@@ -11,7 +11,10 @@ use std::{
 
 use futures_util::{FutureExt, future::poll_immediate};
 use redis::{Pipeline, RedisError, Value, aio::MultiplexedConnection};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::{
+    task::unconstrained,
+    time::{Instant, timeout, timeout_at},
+};
 
 use super::{
     commands::{self, Debt},
@@ -49,7 +52,8 @@ pub(super) async fn send(
     let given_up = Arc::new(AtomicBool::new(false));
     let mut exchange = exchange(client.clone(), pipeline, calls, Arc::clone(&given_up)).boxed();
     // Polled once here, so that pipelines enter the connection in the order of these calls.
-    let early = poll_immediate(&mut exchange).await;
+    // Unconstrained, since a task that has used up its share of time would poll in vain.
+    let early = unconstrained(poll_immediate(&mut exchange)).await;
     let sent = SentPipeline {
         parts,
         client,
@@ -93,7 +97,7 @@ pub(super) enum Ending {
 pub(super) struct Drained {
     pub(super) given_back: GivenBack,
     pub(super) debts: Vec<Debt>,
-    /// Debts whose give-back met an error.
+    /// Debts whose give-back met an error, or is owed once more.
     pub(super) again: Vec<Debt>,
 }
 
@@ -173,9 +177,12 @@ impl SentPipeline {
     /// Answers the work, and queues what it may have claimed to be given back behind it.
     async fn too_late(self, pending: Boxed<Result<Vec<Value>, RedisError>>) -> Ending {
         self.given_up.store(true, Ordering::Relaxed);
-        let mut debts = Vec::new();
+        let (mut debts, mut owed_twice) = (Vec::new(), Vec::new());
         for (work, _) in self.parts {
             debts.extend(work.debts(&self.schemes));
+            if let Work::GiveBack { debts, twice: true } = &work {
+                owed_twice.extend_from_slice(debts);
+            }
             work.fail(StoreError::Timeout);
         }
         let mut pipeline = Pipeline::new();
@@ -192,7 +199,7 @@ impl SentPipeline {
                 .await
         }
         .boxed();
-        let early = poll_immediate(&mut give_back).await;
+        let early = unconstrained(poll_immediate(&mut give_back)).await;
         let owed = debts.clone();
         let drain = async move {
             let both = async {
@@ -204,7 +211,11 @@ impl SentPipeline {
                 claims.and(given_back)
             };
             match timeout(DRAIN_LIMIT, both).await {
-                Ok(Ok(replies)) => drained(&replies, &debts),
+                Ok(Ok(replies)) => {
+                    let mut drained = drained(&replies, &debts);
+                    drained.again.extend(owed_twice);
+                    drained
+                }
                 Ok(Err(_)) | Err(_) => Drained {
                     debts,
                     ..Drained::default()

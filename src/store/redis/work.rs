@@ -220,17 +220,9 @@ impl Work {
     }
 
     /// What must be given back if it is not known whether the work was done.
-    ///
-    /// Claims that would be adopted are left: which attempt they came to is not known, and their
-    /// call may be retried again.
     pub(super) fn debts(&self, schemes: &[KeyScheme]) -> Vec<Debt> {
         match self {
-            Work::Claim {
-                request,
-                plans,
-                round,
-                ..
-            } if round.adoption == Adoption::Nothing => {
+            Work::Claim { request, plans, .. } => {
                 let claims: Vec<GiveBack> = plans
                     .iter()
                     .map(|&plan| GiveBack {
@@ -241,8 +233,7 @@ impl Work {
                 commands::debts(request, &claims, &schemes[usize::from(request.namespace.0)])
             }
             Work::GiveBack { debts, .. } => debts.clone(),
-            Work::Claim { .. }
-            | Work::Settle { .. }
+            Work::Settle { .. }
             | Work::Inspect { .. }
             | Work::Call { .. }
             | Work::Canary { .. }

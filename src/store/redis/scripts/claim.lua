@@ -105,7 +105,8 @@ local function decide(first, record, shape, known)
   if mine and adopts and is_record(mine) and string.sub(mine, 2, 8) == string.sub(record, 2, 8) then
     local state = string.byte(record, 1)
     if string.byte(mine, 1) ~= 0x83 or state == 0x83 then
-      local attempt = (string.byte(mine, 9) + 1) % 256
+      local attempt = string.byte(record, 9)
+      if attempt == string.byte(mine, 9) then attempt = (attempt + 1) % 256 end
       local taken = string.char(state) .. string.sub(mine, 2, 8) .. string.char(attempt) .. string.sub(mine, 10)
       local set = redis.pcall('SET', key, taken, 'PX', hold)
       return set.err or attempt
