@@ -295,7 +295,11 @@ impl Admitting {
             let name = namespace.policy.name().as_str();
             namespace.dead_letters.note(name, reason, count, now_ms);
         }
-        namespace.noisy.lock().observe(now_ms, seen);
+        let mut noisy = namespace.noisy.lock();
+        if tally.has_suppressed() || !noisy.is_empty() {
+            noisy.observe(now_ms, seen);
+        }
+        drop(noisy);
         Admission {
             namespace,
             verdicts,

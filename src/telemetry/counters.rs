@@ -9,6 +9,17 @@ pub const LAG_BOUNDS_S: [f64; 10] = [
     0.1, 1.0, 10.0, 60.0, 300.0, 1800.0, 7200.0, 21600.0, 86400.0, 604800.0,
 ];
 
+/// The same in nanoseconds, for comparing at every event.
+const LAG_BOUNDS_NS: [u64; LAG_BOUNDS_S.len()] = {
+    let mut bounds = [0; LAG_BOUNDS_S.len()];
+    let mut index = 0;
+    while index < bounds.len() {
+        bounds[index] = (LAG_BOUNDS_S[index] * 1e9) as u64;
+        index += 1;
+    }
+    bounds
+};
+
 /// One namespace's events since the process started.
 #[derive(Debug)]
 pub struct Counters {
@@ -107,6 +118,13 @@ impl Tally {
         self.by_reason[reason as usize] += 1;
     }
 
+    pub fn has_suppressed(&self) -> bool {
+        let suppressed = |reason: &Reason| {
+            reason.decision() == Decision::Suppress && self.by_reason[*reason as usize] > 0
+        };
+        Reason::ALL.iter().any(suppressed)
+    }
+
     /// How many events go to the dead-letter path, and a reason of one of them.
     pub fn dead_letters(&self) -> Option<(Reason, u64)> {
         let dead_lettered = Reason::ALL.iter().copied().filter(|reason| {
@@ -127,8 +145,7 @@ impl Tally {
 
     /// How far an event's time lies behind now; ahead counts as zero.
     pub fn lag_ns(&mut self, lag_ns: u64) {
-        let seconds = lag_ns as f64 / 1e9;
-        self.lag[LAG_BOUNDS_S.partition_point(|bound| *bound < seconds)] += 1;
+        self.lag[LAG_BOUNDS_NS.partition_point(|bound| *bound < lag_ns)] += 1;
         self.lag_sum_ms += lag_ns / 1_000_000;
     }
 }

@@ -35,6 +35,11 @@ pub struct Subject {
 }
 
 impl NoisySubjects {
+    /// There is nothing to count an event against unless it is suppressed.
+    pub fn is_empty(&self) -> bool {
+        self.listed.is_empty()
+    }
+
     /// Counts one request's events: the subject's name, and whether the event was suppressed.
     pub fn observe<'a>(&mut self, now_ms: u64, events: impl Iterator<Item = (&'a [u8], bool)>) {
         self.halve_if_due(now_ms);
