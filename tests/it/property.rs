@@ -1,6 +1,6 @@
 //! The product against the oracle: random streams, event by event, in process.
 //!
-//! `DEDUPD_PROPERTY_STREAMS` sets how many streams a test plays (by default 400 in memory, 100 on
+//! `DEDUPD_PROPERTY_STREAMS` sets how many streams a test plays (by default 400 in memory, 300 on
 //! each Redis; 10000 at night), `DEDUPD_PROPERTY_SEED` the first seed; each further stream has the
 //! next one. What fails names its seed and the command that plays it again, with the steps that
 //! are needed for it.
@@ -27,7 +27,7 @@ use crate::{
 };
 
 const MEMORY_STREAMS: u64 = 400;
-const REDIS_STREAMS: u64 = 100;
+const REDIS_STREAMS: u64 = 300;
 const STEPS: usize = 60;
 
 #[tokio::test]
