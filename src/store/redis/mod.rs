@@ -10,6 +10,7 @@ mod error;
 mod lane;
 mod pipeline;
 mod script;
+pub mod target;
 mod work;
 
 use std::{
