@@ -31,6 +31,7 @@ use crate::{
     engine::{
         Engine,
         keeper::{self, KeeperReport},
+        local,
     },
     grpc::{
         self, GrpcOptions,
@@ -180,6 +181,7 @@ async fn run(config: Config, replace_contract: bool) -> Result<(), Failure> {
         .drain(&drain_signal, config.drain, &mut signals)
         .await?;
     servers.close().await;
+    service.report_unwritten();
     drop(socket_files);
     Ok(())
 }
@@ -203,12 +205,15 @@ impl Service {
         let clock = Clock::system();
         let store = open_store(config, &clock, tasks)?;
         let max_events = config.limits.max_events_per_request;
-        let engine = Arc::new(Engine::new(
-            config.namespaces.clone(),
-            store,
-            clock.clone(),
-            max_events,
-        ));
+        let mut engine = Engine::new(config.namespaces.clone(), store, clock.clone(), max_events);
+        if config.needs_local_store() {
+            engine = engine.with_local(config.store.max_local_memory_bytes);
+        }
+        let engine = Arc::new(engine);
+        tasks.start(
+            "the embedded store's write-back",
+            local::write_back::keep(Arc::clone(&engine)),
+        );
         let keeper = Arc::new(KeeperReport::default());
         let health = Health::serving().await;
         tasks.start(
@@ -253,6 +258,17 @@ impl Service {
                 store_is_per_instance: config.store.url == StoreUrl::Memory,
             }),
             config: format!("{:#}\n", config.redacted()),
+        }
+    }
+
+    /// Claims of an outage die with the process.
+    fn report_unwritten(&self) {
+        let claims = self.engine.local().and_then(|local| local.stats().claims);
+        if let Some(claims) = claims.filter(|claims| *claims > 0) {
+            tracing::error!(
+                claims,
+                "claims of an outage were not written to the store: copies of their events will be admitted again"
+            );
         }
     }
 

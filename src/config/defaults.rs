@@ -22,6 +22,8 @@ pub const STORE_BUDGET: Duration = Duration::from_millis(50);
 pub const MAX_STORE_BUDGET: Duration = Duration::from_secs(10);
 /// Some five million claims, and less than a node's spare memory.
 pub const MAX_MEMORY_BYTES: u64 = 1 << 30;
+/// Some two million claims: an hour of 600 events a second.
+pub const MAX_LOCAL_MEMORY_BYTES: u64 = 256 * MIB;
 /// Fewer bytes hold no useful number of claims.
 pub const LEAST_MAX_MEMORY_BYTES: u64 = MIB;
 

@@ -6,7 +6,7 @@
 
 use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use crate::domain::policy::Policy;
+use crate::domain::policy::{FailureMode, Policy};
 
 pub use self::{
     address::GrpcAddress,
@@ -53,6 +53,15 @@ pub struct Config {
     pub warnings: Vec<String>,
 }
 
+impl Config {
+    /// Some namespace decides in an embedded store while the shared one is away.
+    pub fn needs_local_store(&self) -> bool {
+        self.namespaces
+            .iter()
+            .any(|policy| policy.failure_mode() == FailureMode::Local)
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Listen {
     /// Never empty.
@@ -77,6 +86,8 @@ pub struct StoreConfig {
     pub budget: Duration,
     /// Of the memory store.
     pub max_memory_bytes: u64,
+    /// Of the embedded store for namespaces whose failure mode is local.
+    pub max_local_memory_bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -39,6 +39,7 @@ impl Config {
                 "url": self.store.url.to_string(),
                 "budget": duration_text(self.store.budget),
                 "max_memory": size_text(self.store.max_memory_bytes),
+                "max_local_memory": size_text(self.store.max_local_memory_bytes),
             },
             "limits": {
                 "max_events_per_request": self.limits.max_events_per_request,

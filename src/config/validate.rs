@@ -9,7 +9,7 @@ use super::{
     scope::{Scope, shown_key},
     written::{self, Field, Size},
 };
-use crate::domain::policy::Policy;
+use crate::domain::policy::{FailureMode, Policy};
 
 /// What holds the configuration's text.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -35,11 +35,15 @@ pub(super) fn validate(
 ) -> Option<Config> {
     scope.refuse_unknown_keys(&root);
     let listen = listen(root.listen, overrides.grpc, overrides.admin, scope);
+    let in_memory = is_memory(overrides.store_url.as_ref(), root.store.as_ref());
     let store = store(root.store, overrides.store_url, scope);
     let limits = limits(root.limits, scope);
     let drain = drain(root.drain, scope);
     let inspect = inspect(root.inspect, scope);
     let namespaces = namespaces(root.namespaces, scope);
+    if in_memory {
+        refuse_local(&namespaces, scope);
+    }
     if scope.has_faults() {
         return None;
     }
@@ -106,19 +110,32 @@ fn store(
                 duration_text(defaults::MAX_STORE_BUDGET)
             ),
         ),
-        max_memory_bytes: scope
-            .checked(
-                "max_memory",
-                written.max_memory,
-                Size(defaults::MAX_MEMORY_BYTES),
-                |size| size.0 >= defaults::LEAST_MAX_MEMORY_BYTES,
-                &format!(
-                    "must be at least {}",
-                    size_text(defaults::LEAST_MAX_MEMORY_BYTES)
-                ),
-            )
-            .0,
+        max_memory_bytes: memory_bytes(
+            "max_memory",
+            written.max_memory,
+            defaults::MAX_MEMORY_BYTES,
+            &mut scope,
+        ),
+        max_local_memory_bytes: memory_bytes(
+            "max_local_memory",
+            written.max_local_memory,
+            defaults::MAX_LOCAL_MEMORY_BYTES,
+            &mut scope,
+        ),
     }
+}
+
+fn memory_bytes(
+    key: &str,
+    written: Option<Field<Size>>,
+    default: u64,
+    scope: &mut Scope<'_>,
+) -> u64 {
+    let least = defaults::LEAST_MAX_MEMORY_BYTES;
+    let rule = format!("must be at least {}", size_text(least));
+    scope
+        .checked(key, written, Size(default), |size| size.0 >= least, &rule)
+        .0
 }
 
 fn limits(written: Option<Field<written::Limits>>, scope: &mut Scope<'_>) -> Limits {
@@ -211,6 +228,35 @@ fn namespaces(
         namespaces.extend(valid.map(Arc::new));
     }
     namespaces
+}
+
+/// `memory://` is meant, and does not only stand in for a URL that is wrong.
+fn is_memory(url: Option<&StoreUrl>, written: Option<&Field<written::Store>>) -> bool {
+    let written_url = match written {
+        None => None,
+        Some(Ok(store)) => store.url.as_ref(),
+        Some(Err(_)) => return false,
+    };
+    match (url, written_url) {
+        (Some(url), _) | (None, Some(Ok(url))) => *url == StoreUrl::Memory,
+        (None, Some(Err(_))) => false,
+        (None, None) => true,
+    }
+}
+
+/// What is in this process is never away.
+fn refuse_local(namespaces: &[Arc<Policy>], scope: &mut Scope<'_>) {
+    for policy in namespaces {
+        match policy.failure_mode() {
+            FailureMode::Open | FailureMode::Closed => {}
+            FailureMode::Local => {
+                let path = format!("namespaces.{}.failure_mode", policy.name());
+                scope.at(path).fault(
+                    "local needs a store that can be away; with memory:// write open or closed, for when it is full",
+                );
+            }
+        }
+    }
 }
 
 fn warnings(

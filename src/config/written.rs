@@ -84,6 +84,7 @@ sections! {
         url: StoreUrl,
         budget: Duration,
         max_memory: Size,
+        max_local_memory: Size,
     }
     Limits {
         max_events_per_request: u64,
@@ -331,18 +332,6 @@ impl Written for f64 {
     }
 }
 
-impl Written for FailureMode {
-    fn read(value: Value) -> Field<Self> {
-        if value == "local" {
-            return Err("`local` is not in this version yet: write open or closed".to_owned());
-        }
-        word(
-            &value,
-            &[("open", FailureMode::Open), ("closed", FailureMode::Closed)],
-        )
-    }
-}
-
 macro_rules! words {
     ($($name:ident { $($word:literal => $variant:ident,)* })*) => {$(
         impl Written for $name {
@@ -357,6 +346,7 @@ words! {
     Kind { "transition" => Transition, "ping" => Ping, "keyed" => Keyed, }
     Layout { "plain" => Plain, "tagged" => Tagged, }
     Digest { "xxh3" => Xxh3, "blake2b" => Blake2b, }
+    FailureMode { "open" => Open, "closed" => Closed, "local" => Local, }
     Mode { "enforce" => Enforce, "shadow" => Shadow, }
     Implausible { "dead_letter" => DeadLetter, "clamp" => Clamp, }
     ContentMismatch { "dead_letter" => DeadLetter, "suppress" => Suppress, }

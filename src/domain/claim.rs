@@ -51,12 +51,22 @@ impl Nonce {
         Self([a, b, c, d, e, f, g, attempt])
     }
 
+    /// Of the record that a claim made during an outage becomes in the shared store: another attempt
+    /// of the same holder, so that what the outage has left to be given back does not delete it.
+    pub const fn written_back(self) -> Self {
+        if self.holder() == Self::NOBODY.holder() {
+            return self;
+        }
+        self.with_attempt(self.attempt() ^ 0x80)
+    }
+
     pub const fn same_holder(self, other: Self) -> bool {
         self.holder() == other.holder()
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The further settled, the greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ClaimState {
     /// Admitted under a lease, not settled.
     Pending = 1,
@@ -119,7 +129,7 @@ impl Sighting {
     }
 
     /// Widened by another event of the same bucket.
-    fn with(&self, event: &Self) -> Self {
+    pub(super) fn with(&self, event: &Self) -> Self {
         Self {
             time: self.time.min(event.time),
             latest: self.latest.max(event.latest),
@@ -327,8 +337,10 @@ pub enum SettleOutcome {
     Applied,
     AlreadyApplied,
     AlreadyConfirmed,
-    /// Absent, foreign or another's.
+    /// Foreign or another's.
     NotHeld,
+    /// Nothing stands under the key.
+    Absent,
 }
 
 /// What settling does to the claim.

@@ -177,6 +177,13 @@ impl Names {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Partition(pub u64);
 
+impl Partition {
+    /// Of a keyed event, whose id is the whole material of its subject.
+    pub fn of_id(id: &[u8]) -> Self {
+        Self(xxh3_64(id))
+    }
+}
+
 /// Where an event lies in time, as its key says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket {

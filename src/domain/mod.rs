@@ -21,6 +21,8 @@ pub mod key;
 
 pub mod claim;
 
+pub mod reconcile;
+
 pub mod policy;
 
 pub mod event;

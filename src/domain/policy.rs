@@ -106,6 +106,8 @@ pub enum FailureMode {
     Open,
     /// Retry: nothing passes, nothing is lost while the caller keeps it.
     Closed,
+    /// Decide in the embedded store, and write its claims to the shared one afterwards.
+    Local,
 }
 
 impl fmt::Display for FailureMode {
@@ -113,6 +115,7 @@ impl fmt::Display for FailureMode {
         f.write_str(match self {
             FailureMode::Open => "open",
             FailureMode::Closed => "closed",
+            FailureMode::Local => "local",
         })
     }
 }

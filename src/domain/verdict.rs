@@ -70,6 +70,15 @@ impl Verdict {
         }
     }
 
+    /// The event won its claim in the embedded store, while the shared one is away.
+    pub fn fallback(claim: Option<Nonce>) -> Self {
+        Self {
+            claim,
+            degraded: true,
+            ..Self::of(Reason::Fallback)
+        }
+    }
+
     /// The event lost to `rival`.
     pub fn repeated(kind: Kind, sighting: &Sighting, rival: &Rival, policy: &Policy) -> Self {
         let reason = classify(kind, sighting, rival, policy);

@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 use rand::RngCore;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{Engine, Namespace, RequestFault, Waiting};
+use super::{Engine, Namespace, RequestFault, Waiting, local::LocalClaims};
 use crate::{
     domain::{
         claim::{ClaimState, Nonce},
@@ -20,7 +20,7 @@ use crate::{
         policy::{Mode, Policy},
         reason::{Decision, Reason},
         time::EventTime,
-        token::Token,
+        token::{Origin, Token},
         verdict::Verdict,
     },
     store::{ClaimOutcome, ClaimRequest, Claims, HoldMs, Reply, StoreError},
@@ -132,11 +132,15 @@ impl Engine {
             seen_hold: HoldMs::at_least(policy.ttl()),
             recognises_own,
         });
-        let asks = !request.plans.plans().is_empty() && self.breaker.admits();
-        let asked_at = asks.then(|| self.clock.monotonic());
-        let claims = if asks {
+        let admits = self.breaker.admits();
+        let local = LocalClaims::begin(self, &namespace, &request, !admits);
+        let asked: Vec<usize> = (0..request.plans.plans().len())
+            .filter(|&plan| admits && !is_local(local.as_ref(), plan))
+            .collect();
+        let asked_at = (!asked.is_empty()).then(|| self.clock.monotonic());
+        let claims = if asked_at.is_some() {
             Arc::clone(&self.store)
-                .claim(request)
+                .claim(request, asked)
                 .map_err(|full| RequestFault::Overloaded {
                     retry_after: full.retry_after,
                 })?
@@ -150,9 +154,14 @@ impl Engine {
             namespace,
             now,
             verdicts,
+            local,
             claims,
         })
     }
+}
+
+fn is_local(local: Option<&LocalClaims>, plan: usize) -> bool {
+    local.is_some_and(|local| local.outcome(plan).is_some())
 }
 
 impl Engine {
@@ -183,6 +192,7 @@ impl Engine {
         Ok(Admission {
             namespace,
             verdicts: vec![verdict; events],
+            local: None,
             claims,
         })
     }
@@ -242,6 +252,8 @@ pub struct Admitting {
     namespace: Arc<Namespace>,
     now: EventTime,
     verdicts: Vec<Verdict>,
+    /// What the embedded store has decided already.
+    local: Option<LocalClaims>,
     claims: Reply<Claims>,
 }
 
@@ -252,12 +264,14 @@ impl Admitting {
             namespace,
             now,
             mut verdicts,
+            local,
             claims,
         } = self;
         let mut claims = claims.await;
-        let own: Vec<usize> = positions(claims.outcomes(), |outcome| {
+        let mut own: Vec<usize> = positions(claims.outcomes(), |outcome| {
             *outcome == Ok(ClaimOutcome::Own)
         });
+        own.retain(|&plan| !is_local(local.as_ref(), plan));
         if !own.is_empty() {
             // Only a call that is still waited for gets here: a cancelled one adopts nothing.
             let request = Arc::clone(claims.request());
@@ -266,14 +280,18 @@ impl Admitting {
                 .await;
             claims.amend(&own, adopted);
         }
+        let asked = (0..).zip(claims.outcomes());
+        let asked = asked.filter(|(plan, _)| !is_local(local.as_ref(), *plan));
         let engine = waiting.answered(
             |latencies| &latencies.claim,
-            claims.outcomes().iter().copied(),
+            asked.map(|(_, outcome)| *outcome),
         );
+        let local = LocalClaims::complete(local, &engine, &namespace, &claims);
         let mut tally = Tally::default();
         let decider = Decider {
             engine: &engine,
             policy: namespace.policy(),
+            local: local.as_ref(),
             claims: &claims,
             now,
         };
@@ -303,12 +321,13 @@ impl Admitting {
         Admission {
             namespace,
             verdicts,
+            local,
             claims,
         }
     }
 }
 
-fn positions<T>(items: &[T], wanted: impl Fn(&T) -> bool) -> Vec<usize> {
+pub(super) fn positions<T>(items: &[T], wanted: impl Fn(&T) -> bool) -> Vec<usize> {
     items
         .iter()
         .enumerate()
@@ -320,6 +339,7 @@ fn positions<T>(items: &[T], wanted: impl Fn(&T) -> bool) -> Vec<usize> {
 struct Decider<'a> {
     engine: &'a Engine,
     policy: &'a Policy,
+    local: Option<&'a LocalClaims>,
     claims: &'a Claims,
     now: EventTime,
 }
@@ -338,14 +358,19 @@ impl Decider<'_> {
                     0
                 });
             }
-            let verdict = match &self.claims.outcomes()[index] {
+            let locally = self.local.and_then(|local| local.outcome(index));
+            let verdict = match &locally.unwrap_or(self.claims.outcomes()[index]) {
                 Ok(ClaimOutcome::Claimed { nonce, adopted }) => {
                     if *adopted {
                         tally.adopted();
                     }
                     let settles = plan.stored_state(request.state) != ClaimState::Confirmed;
                     let claim = settles.then_some(*nonce);
-                    Verdict::admitted(sighting, self.policy, self.now, claim)
+                    if locally.is_some() {
+                        Verdict::fallback(claim)
+                    } else {
+                        Verdict::admitted(sighting, self.policy, self.now, claim)
+                    }
                 }
                 Ok(ClaimOutcome::Lost(rival)) => {
                     let copy_of = rival
@@ -356,6 +381,7 @@ impl Decider<'_> {
                         copy_of_index: copy_of
                             .filter(|first| *first < index)
                             .map(|first| request.plans.plans()[first].event_index() as u32),
+                        degraded: locally.is_some(),
                         ..Verdict::repeated(plan.kind(), sighting, rival, self.policy)
                     }
                 }
@@ -395,6 +421,8 @@ impl Holders {
 pub struct Admission {
     namespace: Arc<Namespace>,
     verdicts: Vec<Verdict>,
+    /// Where it decided about a plan, the claims of the shared store mean nothing.
+    local: Option<LocalClaims>,
     claims: Claims,
 }
 
@@ -414,14 +442,15 @@ impl Admission {
     /// One verdict for each event, with the token that settles its claim.
     pub fn answers(&self) -> impl Iterator<Item = (&Verdict, Option<Token<'_>>)> {
         let batch = &self.claims.request().plans;
-        let mut plans = batch.plans().iter().peekable();
+        let mut plans = batch.plans().iter().enumerate().peekable();
         self.verdicts
             .iter()
             .enumerate()
             .map(move |(index, verdict)| {
-                let plan = plans.next_if(|plan| plan.event_index() == index);
-                let token = plan.zip(verdict.claim).map(|(plan, nonce)| Token {
+                let plan = plans.next_if(|(_, plan)| plan.event_index() == index);
+                let token = plan.zip(verdict.claim).map(|((place, plan), nonce)| Token {
                     namespace: self.namespace.tag,
+                    origin: self.origin(place),
                     nonce,
                     partition: plan.partition(),
                     key: batch.primary(plan),
@@ -430,8 +459,18 @@ impl Admission {
             })
     }
 
+    fn origin(&self, plan: usize) -> Origin {
+        self.local
+            .as_ref()
+            .filter(|local| local.outcome(plan).is_some())
+            .map_or(Origin::Shared, LocalClaims::origin)
+    }
+
     /// The answer was handed to the transport: the claims stand.
     pub fn delivered(mut self) {
         self.claims.keep();
+        if let Some(local) = &mut self.local {
+            local.keep();
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Engine, Namespace, RequestFault};
+use super::{Engine, Namespace, RequestFault, local::Local};
 use crate::{
     domain::{
         claim::{self, ClaimState, Nonce, Standing, Vicinity},
@@ -134,9 +134,14 @@ impl Engine {
         } else {
             Reply::ready(Err(StoreError::Connection))
         };
+        let local = self.local_of(namespace).map(|local| {
+            let found = local.inspect(&request);
+            (Arc::clone(local), found)
+        });
         let inquiry = Inquiry {
             request,
             keys,
+            local,
             answer,
         };
         (inquiry, planner.material().to_owned())
@@ -147,6 +152,8 @@ impl Engine {
 struct Inquiry {
     request: Arc<ClaimRequest>,
     keys: Vec<(String, Vicinity)>,
+    /// Where the embedded store decides in an outage: what stands there. It is asked first.
+    local: Option<(Arc<Local>, Vec<Option<Found>>)>,
     answer: Reply<Result<Vec<Option<Found>>, StoreError>>,
 }
 
@@ -161,37 +168,58 @@ impl Inquiry {
         let Self {
             request,
             keys,
+            local,
             answer,
         } = self;
         let found = answer.await;
         let Some(plan) = request.plans.plans().first() else {
             return;
         };
-        let verdict = match &found {
-            Err(error) => engine.undecided(policy, *error),
-            Ok(found) => {
-                let standing = keys.iter().zip(found);
-                let standing = standing.filter_map(|((_, vicinity), found)| {
-                    Some((*vicinity, found.as_ref()?.standing))
-                });
-                match claim::rival(plan.sighting(), request.guards, standing) {
-                    Some(rival) => Verdict::repeated(plan.kind(), plan.sighting(), &rival, policy),
-                    None => Verdict::admitted(plan.sighting(), policy, now, None),
-                }
-            }
+        let repeated = |found: &[Option<Found>]| {
+            let standing = keys
+                .iter()
+                .zip(found)
+                .filter_map(|((_, vicinity), found)| Some((*vicinity, found.as_ref()?.standing)));
+            let rival = claim::rival(plan.sighting(), request.guards, standing)?;
+            let verdict = Verdict::repeated(plan.kind(), plan.sighting(), &rival, policy);
+            Some(verdict)
+        };
+        let locally = local.as_ref().map(|(_, found)| {
+            let degraded = true;
+            repeated(found).map(|verdict| Verdict {
+                degraded,
+                ..verdict
+            })
+        });
+        let verdict = match (locally, &found) {
+            (Some(Some(verdict)), _) => verdict,
+            (Some(None), Err(error)) if *error != StoreError::Overloaded => Verdict::fallback(None),
+            (_, Err(error)) => engine.undecided(policy, *error),
+            (_, Ok(found)) => repeated(found)
+                .unwrap_or_else(|| Verdict::admitted(plan.sighting(), policy, now, None)),
         };
         let time_clamped = explanation.verdict.time_clamped;
         explanation.verdict = Verdict {
             time_clamped,
             ..verdict
         };
-        for ((key, vicinity), found) in keys.iter().zip(found.unwrap_or_default()) {
-            explanation.claims.extend(found.map(|found| FoundClaim {
-                key: key.clone(),
-                standing: found.standing,
-                expires_in: found.expires_in,
-                near: claim::is_near(plan.sighting(), *vicinity, request.guards, &found.standing),
-            }));
+        for found in [local.map(|(_, found)| found), found.ok()]
+            .into_iter()
+            .flatten()
+        {
+            for ((key, vicinity), found) in keys.iter().zip(found) {
+                explanation.claims.extend(found.map(|found| FoundClaim {
+                    key: key.clone(),
+                    standing: found.standing,
+                    expires_in: found.expires_in,
+                    near: claim::is_near(
+                        plan.sighting(),
+                        *vicinity,
+                        request.guards,
+                        &found.standing,
+                    ),
+                }));
+            }
         }
         explanation.keys = keys.into_iter().map(|(key, _)| key).collect();
     }
@@ -200,29 +228,41 @@ impl Inquiry {
         let Self {
             request,
             keys,
+            local,
             answer,
         } = self;
-        let found = answer.await.map_err(RequestFault::StoreUnavailable)?;
+        let found = answer.await;
         let Some(plan) = request.plans.plans().first() else {
             return Ok(Vec::new());
         };
-        let is_near = |vicinity, standing: &Standing| {
-            claim::is_near(plan.sighting(), vicinity, request.guards, standing)
-        };
-        let near: Vec<(usize, Standing)> = keys
-            .iter()
-            .zip(found)
-            .enumerate()
-            .filter_map(|(place, ((_, vicinity), found))| {
+        let near = |found: Vec<Option<Found>>| -> Result<Vec<(usize, Standing)>, RequestFault> {
+            let near = keys.iter().zip(found).enumerate();
+            let near = near.filter_map(|(place, ((_, vicinity), found))| {
                 let standing = found?.standing;
-                is_near(*vicinity, &standing).then_some((place, standing))
-            })
-            .collect();
-        if near.iter().any(|(_, standing)| !standing.is_settled()) {
-            return Err(RequestFault::UnsettledClaim);
+                let guards = request.guards;
+                claim::is_near(plan.sighting(), *vicinity, guards, &standing)
+                    .then_some((place, standing))
+            });
+            let near: Vec<(usize, Standing)> = near.collect();
+            if near.iter().any(|(_, standing)| !standing.is_settled()) {
+                return Err(RequestFault::UnsettledClaim);
+            }
+            Ok(near)
+        };
+        let near_in_store = found.map(&near);
+        let mut forgotten = Vec::new();
+        if let Some((local, found)) = local {
+            forgotten = local.forget(&request, near(found)?);
         }
-        let forgotten = engine.store.forget(Arc::clone(&request), near).await;
-        let forgotten = forgotten.map_err(RequestFault::StoreUnavailable)?;
+        let in_store = match near_in_store {
+            Ok(near) => engine.store.forget(Arc::clone(&request), near?).await,
+            Err(error) => Err(error),
+        };
+        match in_store {
+            Ok(places) => forgotten.extend(places),
+            Err(_) if !forgotten.is_empty() => {}
+            Err(error) => return Err(RequestFault::StoreUnavailable(error)),
+        }
         Ok(forgotten
             .into_iter()
             .map(|place| keys[place].0.clone())

@@ -4,6 +4,7 @@ pub mod admit;
 pub mod breaker;
 pub mod explain;
 pub mod keeper;
+pub mod local;
 pub mod settle;
 
 use std::{
@@ -19,7 +20,7 @@ use std::{
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 
-use self::breaker::Breaker;
+use self::{breaker::Breaker, local::Local};
 use crate::{
     clock::Clock,
     domain::{
@@ -45,6 +46,7 @@ pub struct Engine {
     by_name: HashMap<String, NamespaceId>,
     by_tag: HashMap<NamespaceTag, NamespaceId>,
     store: Arc<dyn Store>,
+    local: Option<Arc<Local>>,
     breaker: Breaker,
     clock: Clock,
     store_errors: StoreErrors,
@@ -152,9 +154,13 @@ impl Engine {
                 .iter()
                 .map(|ns| (ns.policy.name().to_string(), ns.id))
                 .collect(),
-            by_tag: namespaces.iter().map(|ns| (ns.tag, ns.id)).collect(),
+            by_tag: namespaces
+                .iter()
+                .flat_map(|ns| [ns.tag, ns.tag.in_local_tokens()].map(|tag| (tag, ns.id)))
+                .collect(),
             namespaces,
             store,
+            local: None,
             breaker: Breaker::default(),
             clock,
             store_errors: StoreErrors::default(),
@@ -247,7 +253,8 @@ impl Engine {
                 ..degraded(Reason::Overloaded)
             },
             (_, FailureMode::Open) => degraded(Reason::FailOpen),
-            (_, FailureMode::Closed) => Verdict {
+            // The embedded store did not decide either.
+            (_, FailureMode::Closed | FailureMode::Local) => Verdict {
                 retry_after,
                 ..degraded(Reason::StoreUnavailable)
             },

@@ -52,15 +52,15 @@ fn rejected(verdict: &Verdict) -> usize {
 
 /// The largest of what can be said about an event that is still to be decided.
 fn undecided(time_clamped: bool, token: usize, copy_of_index: usize, policy: &Policy) -> usize {
-    let admit = field(token) + SMALL;
-    let suppress = TIME + copy_of_index;
-    let retry = TIME + copy_of_index + SMALL;
+    let admit = field(token);
+    let suppress_or_retry = TIME + copy_of_index;
     let mismatch = match (policy.accepts().keyed, policy.content_mismatch()) {
         (true, ContentMismatch::DeadLetter) => field(CONTENT_MISMATCH_DETAIL) + copy_of_index,
         (true, ContentMismatch::Suppress) | (false, _) => 0,
     };
     let clamped = if time_clamped { SMALL } else { 0 };
-    3 * SMALL + clamped + admit.max(suppress).max(retry).max(mismatch)
+    // Decision, reason, shadow, degraded.
+    4 * SMALL + clamped + admit.max(suppress_or_retry).max(mismatch)
 }
 
 /// A length-delimited field.
@@ -150,13 +150,11 @@ mod tests {
         let copy_of_index = Some(EVENTS as u32 - 1);
         let said = Verdict {
             time_clamped: true,
+            degraded: true,
             ..Verdict::of(reason)
         };
         match reason.decision() {
-            Decision::Admit => Some(Verdict {
-                degraded: true,
-                ..said
-            }),
+            Decision::Admit => Some(said),
             Decision::Suppress => {
                 let first_occurred_at = Some(EventTime::from_unix_nanos(i64::MIN + 1));
                 Some(Verdict {
@@ -170,7 +168,6 @@ mod tests {
                 Some(Verdict {
                     retry_after,
                     copy_of_index,
-                    degraded: true,
                     ..said
                 })
             }
@@ -178,6 +175,7 @@ mod tests {
                 .then(|| Verdict {
                     copy_of_index,
                     time_clamped: true,
+                    degraded: true,
                     ..content_mismatch(policy)
                 }),
         }

@@ -97,7 +97,9 @@ pub(super) fn settlement(settlement: Settlement) -> i32 {
         Settlement::Settled(SettleOutcome::Applied) => pb::SettleOutcome::Applied,
         Settlement::Settled(SettleOutcome::AlreadyApplied) => pb::SettleOutcome::AlreadyApplied,
         Settlement::Settled(SettleOutcome::AlreadyConfirmed) => pb::SettleOutcome::AlreadyConfirmed,
-        Settlement::Settled(SettleOutcome::NotHeld) => pb::SettleOutcome::NotHeld,
+        Settlement::Settled(SettleOutcome::NotHeld | SettleOutcome::Absent) => {
+            pb::SettleOutcome::NotHeld
+        }
         Settlement::StoreUnavailable => pb::SettleOutcome::StoreUnavailable,
         Settlement::Malformed => pb::SettleOutcome::Malformed,
     };

@@ -8,6 +8,7 @@
 
 pub mod memory;
 pub mod redis;
+pub mod write_back;
 
 use std::{
     fmt,
@@ -18,6 +19,7 @@ use std::{
     time::Duration,
 };
 
+use self::write_back::{WriteBack, WrittenBack};
 use crate::domain::{
     claim::Guards,
     claim::{ClaimState, Nonce, Rival, SettleAction, SettleOutcome, Standing},
@@ -30,7 +32,7 @@ use crate::domain::{
 pub struct NamespaceId(pub u16);
 
 /// How long a record is held, whole milliseconds, at least 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HoldMs(u64);
 
 impl HoldMs {
@@ -349,12 +351,16 @@ pub struct StoreStats {
 }
 
 pub trait Store: Send + Sync + fmt::Debug {
-    /// Decides every plan of the request, in order.
-    fn claim(self: Arc<Self>, request: Arc<ClaimRequest>) -> Result<Reply<Claims>, QueueFull>;
+    /// Decides the given plans of the request, in their order. The other plans' outcomes in the
+    /// reply are [`ClaimOutcome::Own`] and mean nothing.
+    fn claim(
+        self: Arc<Self>,
+        request: Arc<ClaimRequest>,
+        plans: Vec<usize>,
+    ) -> Result<Reply<Claims>, QueueFull>;
 
-    /// Decides the given plans again, taking over what an earlier attempt of the same call left:
-    /// unsettled claims, and confirmed ones where the request stores confirmed at once. The other
-    /// plans' outcomes in the reply are [`ClaimOutcome::Own`] and mean nothing.
+    /// As [`Store::claim`], taking over what an earlier attempt of the same call left: unsettled
+    /// claims, and confirmed ones where the request stores confirmed at once.
     fn adopt(self: Arc<Self>, request: Arc<ClaimRequest>, plans: Vec<usize>) -> Reply<Claims>;
 
     /// Deletes what is still held under all eight bytes of the nonce. Not awaited: the store tries
@@ -365,6 +371,12 @@ pub trait Store: Send + Sync + fmt::Debug {
         &self,
         request: SettleRequest,
     ) -> Result<Reply<Vec<Result<SettleOutcome, StoreError>>>, QueueFull>;
+
+    /// Writes claims that were made elsewhere. What is not answered may have been written.
+    fn write_back(&self, batch: &Arc<WriteBack>) -> Reply<Vec<Result<WrittenBack, StoreError>>>;
+
+    /// Deletes those items that still stand as they were written, as [`Store::give_back`] does.
+    fn withdraw(&self, batch: &Arc<WriteBack>, items: Vec<usize>);
 
     /// What stands under the keys of the request's first plan, in the plan's order.
     fn inspect(&self, request: Arc<ClaimRequest>) -> Reply<Result<Vec<Option<Found>>, StoreError>>;
@@ -433,6 +445,16 @@ impl<T> Reply<T> {
         match self {
             Reply::Ready(_) => Arc::new(AtomicBool::new(true)),
             Reply::Waiting { answered, .. } => Arc::clone(answered),
+        }
+    }
+}
+
+impl<T> Reply<T> {
+    /// What is there already.
+    pub fn now(self) -> Option<T> {
+        match self {
+            Reply::Ready(value) => value,
+            Reply::Waiting { .. } => None,
         }
     }
 }

@@ -26,6 +26,7 @@ pub struct Counters {
     by_reason: [AtomicU64; Reason::TABLE_LEN],
     clamped: AtomicU64,
     adopted: AtomicU64,
+    double_admissions: AtomicU64,
     lag: [AtomicU64; LAG_BOUNDS_S.len() + 1],
     lag_sum_ms: AtomicU64,
 }
@@ -36,6 +37,7 @@ impl Default for Counters {
             by_reason: [const { AtomicU64::new(0) }; Reason::TABLE_LEN],
             clamped: AtomicU64::new(0),
             adopted: AtomicU64::new(0),
+            double_admissions: AtomicU64::new(0),
             lag: [const { AtomicU64::new(0) }; LAG_BOUNDS_S.len() + 1],
             lag_sum_ms: AtomicU64::new(0),
         }
@@ -55,6 +57,15 @@ impl Counters {
     /// Claims taken over from an earlier attempt of the same call.
     pub fn adopted(&self) -> u64 {
         self.adopted.load(Ordering::Relaxed)
+    }
+
+    /// Events that were admitted in an outage though another claim stood in the shared store.
+    pub fn double_admissions(&self) -> u64 {
+        self.double_admissions.load(Ordering::Relaxed)
+    }
+
+    pub fn double_admission(&self) {
+        self.double_admissions.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Events by lag bucket, the last one without an upper bound, and the sum of lags in seconds.

@@ -66,6 +66,7 @@ impl Collector for Sources {
         self.store_operations(&mut families)?;
         self.breaker(&mut families)?;
         self.store(&mut families)?;
+        self.local(&mut families)?;
         self.process(&mut families)
     }
 }
@@ -198,6 +199,8 @@ impl Sources {
 
     fn store(&self, families: &mut Families) -> fmt::Result {
         let stats = self.engine.store().stats();
+        let local = self.engine.local().map(|local| local.stats());
+        let local = local.unwrap_or_default();
         families.gauge(
             "store_per_instance",
             "1: claims are known to this instance only, so copies that reach others are not found",
@@ -227,17 +230,49 @@ impl Sources {
         families.counter(
             "claims_given_back",
             "Claims deleted because their call was cancelled or timed out",
-            stats.given_back,
+            stats.given_back + local.given_back,
         )?;
         families.counter(
             "give_backs_kept",
             "Claims that stayed when given back, because other events had been suppressed on them",
-            stats.give_backs_kept,
+            stats.give_backs_kept + local.give_backs_kept,
         )?;
         families.counter(
             "give_backs_abandoned",
             "Claims that could not be given back: their events wait for the lease or the TTL",
             stats.give_backs_abandoned,
+        )
+    }
+
+    /// Of the embedded store that decides in an outage of the shared one.
+    fn local(&self, families: &mut Families) -> fmt::Result {
+        let local = self.engine.local();
+        let stats = local.map(|local| local.stats()).unwrap_or_default();
+        families.gauge(
+            "local_claims",
+            "Claims of an outage that are not written to the store yet",
+            stats.claims.unwrap_or(0),
+        )?;
+        families.gauge_in(
+            "local",
+            Unit::Bytes,
+            "Memory that the claims of an outage take",
+            stats.bytes.unwrap_or(0),
+        )?;
+        families.counter(
+            "local_claims_written_back",
+            "Claims of an outage that were written to the store afterwards",
+            local.map_or(0, |local| local.written_back()),
+        )?;
+        families.counter(
+            "local_claims_expired",
+            "Claims of an outage whose time ran out before they were written",
+            local.map_or(0, |local| local.expired()),
+        )?;
+        families.counters(
+            "double_admissions",
+            "Events admitted in an outage though another claim stood in the store afterwards",
+            self.each(|namespace| namespace.counters().double_admissions()),
         )
     }
 
@@ -290,7 +325,7 @@ mod tests {
     };
 
     /// What dashboards and alerts are written against: families and their label sets.
-    const EXPOSED: [&str; 28] = [
+    const EXPOSED: [&str; 33] = [
         "dedupd_breaker_state{state}",
         "dedupd_breaker_trips_total",
         "dedupd_build_info{version}",
@@ -298,12 +333,17 @@ mod tests {
         "dedupd_claims_given_back_total",
         "dedupd_contract_mismatches_total",
         "dedupd_decisions_total{namespace,decision,reason}",
+        "dedupd_double_admissions_total{namespace}",
         "dedupd_event_time_lag_seconds_bucket{le,namespace}",
         "dedupd_event_time_lag_seconds_count{namespace}",
         "dedupd_event_time_lag_seconds_sum{namespace}",
         "dedupd_events_clamped_total{namespace}",
         "dedupd_give_backs_abandoned_total",
         "dedupd_give_backs_kept_total",
+        "dedupd_local_bytes",
+        "dedupd_local_claims",
+        "dedupd_local_claims_expired_total",
+        "dedupd_local_claims_written_back_total",
         "dedupd_namespace_failure_mode_info{namespace,failure_mode}",
         "dedupd_namespace_refused{namespace}",
         "dedupd_noisy_subject_events{namespace,rank}",
@@ -407,9 +447,9 @@ mod tests {
             assert_eq!(distinct.len(), series.len(), "a series stands twice");
             series.len()
         };
-        // By reason; clamped, adopted, refused, failure mode; the lag's buckets, sum and count; two
+        // By reason; clamped, adopted, double, refused, failure mode; the lag's buckets, sum and count; two
         // for each rank.
-        let per_namespace = Reason::ALL.len() + 4 + LAG_BOUNDS_S.len() + 3 + 2 * RANKS.len();
+        let per_namespace = Reason::ALL.len() + 5 + LAG_BOUNDS_S.len() + 3 + 2 * RANKS.len();
         assert_eq!(
             series(&["events", "orders"]) - series(&["events"]),
             per_namespace

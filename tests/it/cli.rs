@@ -65,7 +65,6 @@ fn check_ends_with_its_codes_and_names_every_error() {
                 "store.url: rediss:// is not in this version yet",
                 "namespaces.a.window: is required",
                 "namespaces.a.ttl: \"-5m\" is negative",
-                "namespaces.a.failure_mode: `local` is not in this version yet",
             ],
         ),
         (

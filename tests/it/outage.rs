@@ -9,6 +9,7 @@ mod errors;
 mod fake;
 mod hung;
 mod late;
+mod local;
 mod order;
 mod overload;
 mod replies;

@@ -6,6 +6,7 @@ mod places;
 mod sessions;
 mod settling;
 mod windows;
+mod write_back;
 
 use std::{
     sync::Arc,
@@ -211,6 +212,8 @@ on_every_store! {
     sessions::a_session_is_extended_by_what_it_suppresses
     sessions::a_pending_session_is_not_extended
     settling::omitted_claims_cannot_be_settled
+    write_back::the_claims_of_an_outage_are_reconciled
+    write_back::what_was_written_is_withdrawn_unless_it_has_changed
 }
 
 pub(crate) fn transition(device: &str, nanos: i64) -> RawEvent<'_> {

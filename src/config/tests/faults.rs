@@ -6,7 +6,7 @@ use super::*;
 fn all_errors_are_found_at_once() {
     let yaml = r#"
 listen: { grpc: [50061, "localhost:1", "unix:"], admin: x, tls: { cert_file: a, kye_file: b } }
-store: { url: "ftp://host", budget: 0s, max_memory: 5 }
+store: { url: "ftp://host", budget: 0s, max_memory: 5, max_local_memory: 1kB }
 limits: { max_events_per_request: 0, max_request_bytes: 1, max_response_bytes: lots }
 drian: {}
 drain: { quiet: 2h }
@@ -44,21 +44,18 @@ namespaces:
             ("store.url", "the scheme must be memory or redis"),
             ("store.budget", "longer than 0 and at most 10s"),
             ("store.max_memory", "at least 1MiB"),
+            ("store.max_local_memory", "at least 1MiB"),
             ("limits.max_events_per_request", "must be 1 to 100000"),
             ("limits.max_request_bytes", "must be 4KiB to 256MiB"),
             ("limits.max_response_bytes", "\"lots\" is not a size"),
             ("drain.quiet", "at most 1h"),
             ("inspect.allow_forget", "must be true or false, not text"),
             ("namespaces.\"Bad Name\"", "a namespace's name is"),
-            (
-                "namespaces.\"Bad Name\".failure_mode",
-                "`local` is not in this version yet",
-            ),
             ("namespaces.a.place.region", "[south, west, north, east]"),
             ("namespaces.a.place.resolution", "0 to 15"),
             (
                 "namespaces.a.failure_mode",
-                "must be open or closed, not \"sometimes\"",
+                "must be open or closed or local, not \"sometimes\"",
             ),
             (
                 "namespaces.a.content_mismatch",
@@ -131,6 +128,34 @@ fn a_text_needs_namespaces_and_yaml() {
         load_text(&"#".repeat(2 << 20)),
         &[("DEDUPD_CONFIG_INLINE", "longer than 1048576 bytes")],
     );
+}
+
+#[test]
+fn a_local_failure_mode_needs_a_store_that_can_be_away() {
+    const NAMESPACES: &str =
+        "namespaces: { n: { accepts: [keyed], window: none, ttl: 1h, failure_mode: local } }";
+    let config = valid(&format!("store: {{ url: 'redis://host' }}\n{NAMESPACES}"));
+    assert_eq!(config.namespaces[0].failure_mode(), FailureMode::Local);
+    assert_eq!(config.store.max_local_memory_bytes, 256 << 20);
+    assert_eq!(config.redacted()["store"]["max_local_memory"], "256MiB");
+    let refused = ("namespaces.n.failure_mode", "write open or closed");
+    for store in ["", "store: {}\n", "store: { url: 'memory://' }\n"] {
+        check_errors(load_text(&format!("{store}{NAMESPACES}")), &[refused]);
+    }
+    // What is meant is not known.
+    let wrong = format!("store: {{ url: 'ftp://host' }}\n{NAMESPACES}");
+    check_errors(
+        load_text(&wrong),
+        &[("store.url", "must be memory or redis")],
+    );
+    for (url, is_refused) in [("redis://host", false), ("memory://", true)] {
+        let flags = Flags {
+            store: Some(url.into()),
+            ..Flags::default()
+        };
+        let loaded = load_with(&flags, &[("DEDUPD_CONFIG_INLINE", &wrong)]);
+        assert_eq!(loaded.is_err(), is_refused, "{url}");
+    }
 }
 
 #[test]

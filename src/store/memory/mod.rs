@@ -7,7 +7,11 @@
 //! first sighting. Claims are forgotten by a hand that passes over a few slots at every call and a
 //! few tables at every tick, so that expiry costs a bounded amount and never a full sweep.
 
+mod settle;
 mod shard;
+mod trace;
+pub mod walk;
+mod write_back;
 
 use std::{
     sync::{
@@ -21,14 +25,16 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use self::shard::{Key, Shard};
+pub use self::trace::{Trace, WholeKey};
 use super::{
     ClaimOutcome, ClaimRequest, Claims, ContractAssertion, Found, GiveBack, HoldMs, QueueFull,
     Reply, SettleRequest, Store, StoreError, StoreStats,
+    write_back::{WriteBack, WrittenBack},
 };
 use crate::{
     clock::Clock,
     domain::{
-        claim::{self, ClaimState, Record, SettleEffect, SettleOutcome, Standing, Vicinity},
+        claim::{self, Record, SettleOutcome, Standing, Vicinity},
         key::{KeyName, Partition},
         plan::Plan,
     },
@@ -47,8 +53,8 @@ const SHARDS_PER_TICK: usize = SHARDS / 32;
 
 /// Claims in this process.
 #[derive(Debug)]
-pub struct MemoryStore {
-    stripes: Box<[Mutex<Stripe>]>,
+pub struct MemoryStore<T = ()> {
+    stripes: Box<[Mutex<Stripe<T>>]>,
     clock: Clock,
     hasher: hashbrown::DefaultHashBuilder,
     usage: Usage,
@@ -58,7 +64,7 @@ pub struct MemoryStore {
 }
 
 /// Tables behind one lock.
-type Stripe = Box<[Shard]>;
+type Stripe<T> = Box<[Shard<T>]>;
 
 /// Which stripe, and which of its tables.
 const fn place(partition: Partition) -> (usize, usize) {
@@ -71,11 +77,18 @@ const fn place(partition: Partition) -> (usize, usize) {
 struct Usage {
     bytes: AtomicI64,
     claims: AtomicI64,
+    expired: AtomicU64,
     max_bytes: i64,
 }
 
 impl MemoryStore {
     pub fn new(clock: Clock, max_bytes: u64) -> Self {
+        Self::make(clock, max_bytes)
+    }
+}
+
+impl<T: Trace> MemoryStore<T> {
+    fn make(clock: Clock, max_bytes: u64) -> Self {
         Self {
             stripes: std::iter::repeat_with(|| {
                 Mutex::new(
@@ -91,6 +104,7 @@ impl MemoryStore {
             usage: Usage {
                 bytes: AtomicI64::new(0),
                 claims: AtomicI64::new(0),
+                expired: AtomicU64::new(0),
                 max_bytes: i64::try_from(max_bytes).unwrap_or(i64::MAX),
             },
             next_tick_shard: AtomicUsize::new(0),
@@ -110,15 +124,25 @@ impl MemoryStore {
         }
     }
 
-    fn with_shard<T>(&self, partition: Partition, work: impl FnOnce(&mut Shard) -> T) -> T {
+    /// Holds no claim, not even one that has expired: one load.
+    pub fn is_empty(&self) -> bool {
+        self.usage.claims.load(Ordering::Relaxed) <= 0
+    }
+
+    /// Claims that were forgotten because their time ran out.
+    pub fn expired(&self) -> u64 {
+        self.usage.expired.load(Ordering::Relaxed)
+    }
+
+    fn with_shard<R>(&self, partition: Partition, work: impl FnOnce(&mut Shard<T>) -> R) -> R {
         let (stripe, table) = place(partition);
         let mut stripe = self.stripes[stripe].lock();
         self.tracked(&mut stripe[table], work)
     }
 
     /// Runs `work` and adds what it changed to the store's usage.
-    fn tracked<T>(&self, shard: &mut Shard, work: impl FnOnce(&mut Shard) -> T) -> T {
-        let (bytes, claims) = (shard.bytes(), shard.len());
+    fn tracked<R>(&self, shard: &mut Shard<T>, work: impl FnOnce(&mut Shard<T>) -> R) -> R {
+        let (bytes, claims, expired) = (shard.bytes(), shard.len(), shard.expired());
         let result = work(shard);
         let delta = |before: usize, after: usize| after as i64 - before as i64;
         if shard.bytes() != bytes {
@@ -131,6 +155,11 @@ impl MemoryStore {
                 .claims
                 .fetch_add(delta(claims, shard.len()), Ordering::Relaxed);
         }
+        if shard.expired() != expired {
+            self.usage
+                .expired
+                .fetch_add(shard.expired() - expired, Ordering::Relaxed);
+        }
         result
     }
 
@@ -138,13 +167,13 @@ impl MemoryStore {
         Key::new(request.namespace, name, &self.hasher)
     }
 
-    /// Decides the given plans, each subject's in their order.
-    fn decide_all(
+    /// Decides the given plans, each subject's in their order, and says what each came to.
+    pub fn decide_all(
         &self,
         request: &ClaimRequest,
         plans: &[usize],
         round: Round,
-        outcomes: &mut [Result<ClaimOutcome, StoreError>],
+        mut decided: impl FnMut(usize, Result<ClaimOutcome, StoreError>),
     ) {
         let now_ms = self.clock.monotonic_ms();
         let all = request.plans.plans();
@@ -167,9 +196,12 @@ impl MemoryStore {
                 stripe[*table].touch(key);
             }
             for (index, table, key) in &keys {
-                outcomes[*index] = self.tracked(&mut stripe[*table], |shard| {
+                let outcome = self.tracked(&mut stripe[*table], |shard| {
                     self.decide(request, *index, key, round, shard, now_ms)
                 });
+                if let Some(outcome) = outcome.transpose() {
+                    decided(*index, outcome);
+                }
             }
         }
     }
@@ -180,25 +212,26 @@ impl MemoryStore {
         index: usize,
         primary: &Key<'_>,
         round: Round,
-        shard: &mut Shard,
+        shard: &mut Shard<T>,
         now_ms: u64,
-    ) -> Result<ClaimOutcome, StoreError> {
+    ) -> Result<Option<ClaimOutcome>, StoreError> {
         let plan = &request.plans.plans()[index];
         let nonce = request.nonces[index];
+        let trace = || T::of(request.plans.primary(plan), plan.partition());
         shard.sweep_now_and_then(now_ms);
         let standing = shard.get(primary, now_ms);
         let own = standing.filter(|own| request.recognises_own && own.nonce.same_holder(nonce));
         if let Some(own) = own {
             match round {
-                Round::First => return Ok(ClaimOutcome::Own),
+                Round::First | Round::Looking => return Ok(Some(ClaimOutcome::Own)),
                 Round::Adopting => {
                     if let Some(taken) = own.adopted_as(plan.stored_state(request.state), nonce) {
                         shard.replace(primary, &taken, later(now_ms, request.hold));
                         let nonce = taken.nonce;
-                        return Ok(ClaimOutcome::Claimed {
+                        return Ok(Some(ClaimOutcome::Claimed {
                             nonce,
                             adopted: true,
-                        });
+                        }));
                     }
                 }
             }
@@ -206,22 +239,27 @@ impl MemoryStore {
         if let Some(rival) = self.rival(request, plan, shard, standing, now_ms) {
             let standing = standing.map(Standing::Record);
             if let Some(seen) = claim::seen(plan.sighting(), &rival, standing.as_ref()) {
-                self.put(shard, primary, &seen, request.seen_hold, now_ms)?;
+                self.put(shard, primary, trace(), &seen, request.seen_hold, now_ms)?;
             }
-            return Ok(ClaimOutcome::Lost(rival));
+            return Ok(Some(ClaimOutcome::Lost(rival)));
+        }
+        match round {
+            Round::Looking => return Ok(None),
+            Round::First | Round::Adopting => {}
         }
         let record = plan.record(request.state, nonce);
-        self.put(shard, primary, &record, request.hold, now_ms)?;
-        Ok(ClaimOutcome::Claimed {
+        self.put(shard, primary, trace(), &record, request.hold, now_ms)?;
+        Ok(Some(ClaimOutcome::Claimed {
             nonce,
             adopted: false,
-        })
+        }))
     }
 
     fn put(
         &self,
-        shard: &mut Shard,
+        shard: &mut Shard<T>,
         key: &Key<'_>,
+        trace: T,
         record: &Record,
         hold: HoldMs,
         now_ms: u64,
@@ -229,7 +267,8 @@ impl MemoryStore {
         if !self.has_room(shard, key, now_ms) {
             return Err(StoreError::Full);
         }
-        shard.insert(key, record, later(now_ms, hold), &self.hasher);
+        let expires_at_ms = later(now_ms, hold);
+        shard.insert(key, trace, record, expires_at_ms, now_ms, &self.hasher);
         Ok(())
     }
 
@@ -237,7 +276,7 @@ impl MemoryStore {
         &self,
         request: &ClaimRequest,
         plan: &Plan,
-        shard: &Shard,
+        shard: &Shard<T>,
         primary: Option<Record>,
         now_ms: u64,
     ) -> Option<claim::Rival> {
@@ -260,9 +299,9 @@ impl MemoryStore {
     }
 
     /// Is there memory for the key, if need be after some of what expired has gone?
-    fn has_room(&self, shard: &mut Shard, key: &Key<'_>, now_ms: u64) -> bool {
+    fn has_room(&self, shard: &mut Shard<T>, key: &Key<'_>, now_ms: u64) -> bool {
         let bytes = shard.bytes();
-        let fits = |shard: &Shard| {
+        let fits = |shard: &Shard<T>| {
             let growth = shard.growth_bytes(key);
             let change = growth as i64 - (bytes - shard.bytes()) as i64;
             growth == 0 || self.usage.bytes.load(Ordering::Relaxed) + change <= self.usage.max_bytes
@@ -273,39 +312,26 @@ impl MemoryStore {
         }
     }
 
-    fn settle_one(&self, request: &SettleRequest, index: usize, now_ms: u64) -> SettleOutcome {
-        let item = &request.items[index];
-        let key = Key::new(item.namespace, request.key(item), &self.hasher);
-        self.with_shard(item.partition, |shard| {
-            let Some(own) = shard
-                .get(&key, now_ms)
-                .filter(|found| found.nonce.same_holder(item.nonce))
-            else {
-                return SettleOutcome::NotHeld;
-            };
-            let (outcome, effect) = claim::settle(request.action, own.state);
-            let expires_at_ms = later(now_ms, item.hold);
-            match effect {
-                SettleEffect::Confirm => {
-                    let confirmed = Record {
-                        state: ClaimState::Confirmed,
-                        ..own
-                    };
-                    shard.replace(&key, &confirmed, expires_at_ms);
-                }
-                SettleEffect::Extend => shard.replace(&key, &own, expires_at_ms),
-                SettleEffect::Delete => shard.remove(&key),
-                SettleEffect::Nothing => {}
-            }
-            outcome
-        })
+    fn claims(
+        self: Arc<Self>,
+        request: Arc<ClaimRequest>,
+        plans: &[usize],
+        round: Round,
+    ) -> Claims {
+        let mut outcomes = vec![Ok(ClaimOutcome::Own); request.plans.plans().len()];
+        self.decide_all(&request, plans, round, |plan, outcome| {
+            outcomes[plan] = outcome;
+        });
+        Claims::new(self, request, outcomes)
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Round {
+pub enum Round {
     First,
     Adopting,
+    /// Claims nothing: an event that is near no claim stays undecided.
+    Looking,
 }
 
 /// Sorted by stripe, otherwise in the given order: a counting sort.
@@ -330,37 +356,22 @@ fn later(now_ms: u64, hold: HoldMs) -> u64 {
     now_ms.saturating_add(hold.get())
 }
 
-impl Store for MemoryStore {
-    fn claim(self: Arc<Self>, request: Arc<ClaimRequest>) -> Result<Reply<Claims>, QueueFull> {
-        let plans: Vec<usize> = (0..request.plans.plans().len()).collect();
-        let mut outcomes = vec![Err(StoreError::Protocol); plans.len()];
-        self.decide_all(&request, &plans, Round::First, &mut outcomes);
-        Ok(Reply::ready(Claims::new(self, request, outcomes)))
+impl<T: Trace> Store for MemoryStore<T> {
+    fn claim(
+        self: Arc<Self>,
+        request: Arc<ClaimRequest>,
+        plans: Vec<usize>,
+    ) -> Result<Reply<Claims>, QueueFull> {
+        Ok(Reply::ready(self.claims(request, &plans, Round::First)))
     }
 
     fn adopt(self: Arc<Self>, request: Arc<ClaimRequest>, plans: Vec<usize>) -> Reply<Claims> {
-        let mut outcomes = vec![Ok(ClaimOutcome::Own); request.plans.plans().len()];
-        self.decide_all(&request, &plans, Round::Adopting, &mut outcomes);
-        Reply::ready(Claims::new(self, request, outcomes))
+        Reply::ready(self.claims(request, &plans, Round::Adopting))
     }
 
     fn give_back(&self, request: &Arc<ClaimRequest>, claims: Vec<GiveBack>) {
-        let now_ms = self.clock.monotonic_ms();
-        for GiveBack { plan, nonce } in claims {
-            let plan = &request.plans.plans()[plan];
-            let key = self.key(request, request.plans.primary(plan));
-            self.with_shard(plan.partition(), |shard| {
-                let state = plan.stored_state(request.state);
-                let found = shard
-                    .get(&key, now_ms)
-                    .filter(|found| found.nonce == nonce && found.state == state);
-                if found.is_some_and(|found| found.saw_one_event()) {
-                    shard.remove(&key);
-                    self.given_back.fetch_add(1, Ordering::Relaxed);
-                } else if found.is_some() {
-                    self.give_backs_kept.fetch_add(1, Ordering::Relaxed);
-                }
-            });
+        for claim in claims {
+            self.give_one_back(request, &claim);
         }
     }
 
@@ -369,10 +380,22 @@ impl Store for MemoryStore {
         request: SettleRequest,
     ) -> Result<Reply<Vec<Result<SettleOutcome, StoreError>>>, QueueFull> {
         let now_ms = self.clock.monotonic_ms();
-        let outcomes = (0..request.items.len())
-            .map(|index| Ok(self.settle_one(&request, index, now_ms)))
-            .collect();
-        Ok(Reply::ready(outcomes))
+        let settle = |item| {
+            let name = request.key(item);
+            Ok(self.settle_at(now_ms, request.action, item, name))
+        };
+        Ok(Reply::ready(request.items.iter().map(settle).collect()))
+    }
+
+    fn write_back(&self, batch: &Arc<WriteBack>) -> Reply<Vec<Result<WrittenBack, StoreError>>> {
+        let write = |item| self.write_one_back(batch, item);
+        Reply::ready(batch.items.iter().map(write).collect())
+    }
+
+    fn withdraw(&self, batch: &Arc<WriteBack>, items: Vec<usize>) {
+        for item in items {
+            self.withdraw_one(batch, &batch.items[item]);
+        }
     }
 
     fn inspect(&self, request: Arc<ClaimRequest>) -> Reply<Result<Vec<Option<Found>>, StoreError>> {

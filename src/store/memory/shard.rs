@@ -7,10 +7,14 @@ use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable, hash_table::Entry};
 
+use super::{
+    trace::{Trace, WholeKey},
+    walk::InSlot,
+};
 use crate::{
     domain::{
         claim::{ClaimState, Nonce, Record, Sighting},
-        key::KeyName,
+        key::{KeyName, Partition},
         place::Position,
         time::EventTime,
     },
@@ -117,7 +121,8 @@ impl Meta {
 
 /// Every claim under a digest has a time: only keyed events have none.
 #[derive(Debug)]
-struct DigestSlot {
+struct DigestSlot<T> {
+    trace: T,
     digest: [u64; 2],
     meta: Meta,
     nonce: u64,
@@ -128,10 +133,16 @@ struct DigestSlot {
     longitude_deg: f64,
 }
 
-const _: () = assert!(size_of::<DigestSlot>() == 64);
+const _: () = assert!(size_of::<DigestSlot<()>>() == 64);
 
-impl DigestSlot {
-    fn new(namespace: NamespaceId, digest: [u64; 2], record: &Record, expires_at_ms: u64) -> Self {
+impl<T> DigestSlot<T> {
+    fn new(
+        trace: T,
+        namespace: NamespaceId,
+        digest: [u64; 2],
+        record: &Record,
+        expires_at_ms: u64,
+    ) -> Self {
         let Sighting {
             time,
             latest,
@@ -141,6 +152,7 @@ impl DigestSlot {
         let latest = latest.map(|latest| latest.unix_nanos() as u64);
         let degrees = |read: fn(Position) -> f64| position.map_or(0.0, read);
         Self {
+            trace,
             digest,
             meta: Meta::new(namespace, record, expires_at_ms),
             nonce: u64::from_be_bytes(record.nonce.to_bytes()),
@@ -189,29 +201,48 @@ impl IdSlot {
     }
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Shard {
-    digests: HashTable<DigestSlot>,
+#[derive(Debug)]
+pub(super) struct Shard<T> {
+    digests: HashTable<DigestSlot<T>>,
     ids: HashTable<IdSlot>,
     id_bytes: usize,
     hand: usize,
     claims_until_sweep: usize,
+    expired: u64,
 }
 
-impl Shard {
+impl<T> Default for Shard<T> {
+    fn default() -> Self {
+        Self {
+            digests: HashTable::new(),
+            ids: HashTable::new(),
+            id_bytes: 0,
+            hand: 0,
+            claims_until_sweep: 0,
+            expired: 0,
+        }
+    }
+}
+
+impl<T: Trace> Shard<T> {
     pub(super) fn len(&self) -> usize {
         self.digests.len() + self.ids.len()
+    }
+
+    /// Claims that were forgotten because their time ran out.
+    pub(super) fn expired(&self) -> u64 {
+        self.expired
     }
 
     /// What the tables and the ids take. Asked at every claim, and so from the tables' sizes: what
     /// `allocation_size` computes takes longer.
     pub(super) fn bytes(&self) -> usize {
-        fn table<T>(table: &HashTable<T>) -> usize {
+        fn table<S>(table: &HashTable<S>) -> usize {
             const CONTROL_BYTES: usize = 1;
             if table.capacity() == 0 {
                 0
             } else {
-                table.num_buckets() * (size_of::<T>() + CONTROL_BYTES)
+                table.num_buckets() * (size_of::<S>() + CONTROL_BYTES)
             }
         }
         table(&self.digests) + table(&self.ids) + self.id_bytes
@@ -253,7 +284,7 @@ impl Shard {
     pub(super) fn growth_bytes(&self, key: &Key<'_>) -> usize {
         const FIRST_TABLE_BYTES: usize = 512;
         /// Full, and not just of tombstones, which are cleared in place.
-        fn grows<T>(table: &HashTable<T>) -> bool {
+        fn grows<S>(table: &HashTable<S>) -> bool {
             table.len() == table.capacity() && (table.len() + 1) * 16 > table.num_buckets() * 7
         }
         let table = |bytes: usize, grows: bool| {
@@ -282,21 +313,26 @@ impl Shard {
     pub(super) fn insert(
         &mut self,
         key: &Key<'_>,
+        trace: T,
         record: &Record,
         expires_at_ms: u64,
+        now_ms: u64,
         hasher: &DefaultHashBuilder,
     ) {
         let namespace = key.namespace;
         match key.name {
             Name::Digest(digest) => {
-                let slot = DigestSlot::new(namespace, digest, record, expires_at_ms);
+                let slot = DigestSlot::new(trace, namespace, digest, record, expires_at_ms);
                 let rehash =
-                    |slot: &DigestSlot| hash_digest(slot.meta.namespace(), slot.digest, hasher);
+                    |slot: &DigestSlot<T>| hash_digest(slot.meta.namespace(), slot.digest, hasher);
                 match self
                     .digests
                     .entry(key.hash, same_digest(namespace, digest), rehash)
                 {
-                    Entry::Occupied(mut entry) => *entry.get_mut() = slot,
+                    Entry::Occupied(mut entry) => {
+                        self.expired += u64::from(!entry.get().meta.is_live(now_ms));
+                        *entry.get_mut() = slot;
+                    }
                     Entry::Vacant(entry) => {
                         entry.insert(slot);
                     }
@@ -310,6 +346,7 @@ impl Shard {
                 match self.ids.entry(key.hash, same_id(namespace, id), rehash) {
                     Entry::Occupied(mut entry) => {
                         let slot = entry.get_mut();
+                        self.expired += u64::from(!slot.meta.is_live(now_ms));
                         (slot.meta, slot.nonce, slot.content_hash) = (meta, nonce, content_hash);
                     }
                     Entry::Vacant(entry) => {
@@ -336,7 +373,8 @@ impl Shard {
                     .digests
                     .find_mut(key.hash, same_digest(key.namespace, digest))
                 {
-                    *slot = DigestSlot::new(key.namespace, digest, record, expires_at_ms);
+                    *slot =
+                        DigestSlot::new(slot.trace, key.namespace, digest, record, expires_at_ms);
                 }
             }
             Name::Id(id) => {
@@ -379,7 +417,7 @@ impl Shard {
 
     /// Moves the hand over `slots` slots and removes what expired there.
     pub(super) fn sweep(&mut self, slots: usize, now_ms: u64) {
-        let total = self.digests.num_buckets() + self.ids.num_buckets();
+        let total = self.slots();
         for _ in 0..slots.min(total) {
             self.hand = if self.hand + 1 < total {
                 self.hand + 1
@@ -392,12 +430,12 @@ impl Shard {
 
     /// Removes all that expired, and shrinks tables that are nearly empty.
     pub(super) fn sweep_all(&mut self, now_ms: u64, hasher: &DefaultHashBuilder) {
-        for slot in 0..self.digests.num_buckets() + self.ids.num_buckets() {
+        for slot in 0..self.slots() {
             self.clear_if_expired(slot, now_ms);
         }
         if self.digests.len() * 8 < self.digests.capacity() {
             let rehash =
-                |slot: &DigestSlot| hash_digest(slot.meta.namespace(), slot.digest, hasher);
+                |slot: &DigestSlot<T>| hash_digest(slot.meta.namespace(), slot.digest, hasher);
             self.digests.shrink_to(self.digests.len() * 2, rehash);
         }
         if self.ids.len() * 8 < self.ids.capacity() {
@@ -407,7 +445,7 @@ impl Shard {
     }
 
     /// Slots are counted through the digests' table and then the ids'.
-    fn clear_if_expired(&mut self, slot: usize, now_ms: u64) {
+    pub(super) fn clear_if_expired(&mut self, slot: usize, now_ms: u64) {
         let expired = |meta: Meta| !meta.is_live(now_ms);
         let digests = self.digests.num_buckets();
         if slot < digests {
@@ -418,6 +456,7 @@ impl Shard {
                 && let Ok(entry) = self.digests.get_bucket_entry(slot)
             {
                 entry.remove();
+                self.expired += 1;
             }
         } else if self
             .ids
@@ -426,11 +465,40 @@ impl Shard {
             && let Ok(entry) = self.ids.get_bucket_entry(slot - digests)
         {
             self.id_bytes -= entry.remove().0.id.len();
+            self.expired += 1;
         }
+    }
+
+    /// Of both tables: the digests', then the ids'.
+    pub(super) fn slots(&self) -> usize {
+        self.digests.num_buckets() + self.ids.num_buckets()
     }
 }
 
-fn same_digest(namespace: NamespaceId, digest: [u64; 2]) -> impl Fn(&DigestSlot) -> bool {
+impl Shard<WholeKey> {
+    /// The live claim in a slot.
+    pub(super) fn live(&self, slot: usize, now_ms: u64) -> Option<InSlot<'_>> {
+        let digests = self.digests.num_buckets();
+        let (meta, partition, name, record) = if slot < digests {
+            let slot = self.digests.get_bucket(slot)?;
+            let name = slot.trace.name(slot.digest);
+            (slot.meta, slot.trace.partition(), name, slot.record())
+        } else {
+            let slot = self.ids.get_bucket(slot - digests)?;
+            let partition = Partition::of_id(&slot.id);
+            (slot.meta, partition, KeyName::Id(&slot.id), slot.record())
+        };
+        meta.is_live(now_ms).then(|| InSlot {
+            namespace: meta.namespace(),
+            partition,
+            name,
+            record,
+            expires_at_ms: meta.expires_at_ms(),
+        })
+    }
+}
+
+fn same_digest<T>(namespace: NamespaceId, digest: [u64; 2]) -> impl Fn(&DigestSlot<T>) -> bool {
     move |slot| slot.digest == digest && slot.meta.namespace() == namespace
 }
 

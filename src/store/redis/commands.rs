@@ -300,6 +300,7 @@ pub(super) fn settle_outcome(reply: &Value) -> Result<SettleOutcome, StoreError>
         Value::Int(1) => Ok(SettleOutcome::Applied),
         Value::Int(2) => Ok(SettleOutcome::AlreadyApplied),
         Value::Int(3) => Ok(SettleOutcome::AlreadyConfirmed),
+        Value::Int(4) => Ok(SettleOutcome::Absent),
         Value::BulkString(text) => Err(from_text(&String::from_utf8_lossy(text))),
         _ => Err(StoreError::Protocol),
     }
@@ -311,6 +312,14 @@ pub(super) struct Debt {
     key: Vec<u8>,
     /// The record's first nine bytes: its state, too, so that what was confirmed since stays.
     head: Vec<u8>,
+}
+
+impl Debt {
+    pub(super) const HEAD_BYTES: usize = 9;
+
+    pub(super) const fn new(key: Vec<u8>, head: Vec<u8>) -> Self {
+        Self { key, head }
+    }
 }
 
 pub(super) fn debts(request: &ClaimRequest, claims: &[GiveBack], scheme: &KeyScheme) -> Vec<Debt> {

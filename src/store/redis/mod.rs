@@ -12,6 +12,7 @@ mod pipeline;
 mod script;
 pub mod target;
 mod work;
+mod write_back;
 
 use std::{
     sync::{
@@ -40,6 +41,7 @@ use self::{
 use super::{
     ClaimOutcome, ClaimRequest, Claims, ContractAssertion, Found, GiveBack, QueueFull, Reply,
     SettleRequest, Store, StoreError, StoreStats,
+    write_back::{WriteBack, WrittenBack},
 };
 use crate::domain::{
     claim::{SettleOutcome, Standing},
@@ -292,17 +294,15 @@ impl Drop for Place {
 }
 
 impl Store for RedisStore {
-    fn claim(self: Arc<Self>, request: Arc<ClaimRequest>) -> Result<Reply<Claims>, QueueFull> {
-        let plans = request.plans.plans().len();
-        let place = self.queue.reserve(plans).ok_or(QueueFull {
+    fn claim(
+        self: Arc<Self>,
+        request: Arc<ClaimRequest>,
+        plans: Vec<usize>,
+    ) -> Result<Reply<Claims>, QueueFull> {
+        let place = self.queue.reserve(plans.len()).ok_or(QueueFull {
             retry_after: self.budget,
         })?;
-        Ok(self.send_claims(
-            request,
-            (0..plans).collect(),
-            Adoption::Nothing,
-            Some(place),
-        ))
+        Ok(self.send_claims(request, plans, Adoption::Nothing, Some(place)))
     }
 
     fn adopt(self: Arc<Self>, request: Arc<ClaimRequest>, plans: Vec<usize>) -> Reply<Claims> {
@@ -364,6 +364,14 @@ impl Store for RedisStore {
                 .await
                 .unwrap_or_else(|_| vec![Err(StoreError::Connection); items])
         }))
+    }
+
+    fn write_back(&self, batch: &Arc<WriteBack>) -> Reply<Vec<Result<WrittenBack, StoreError>>> {
+        self.send_write_back(batch)
+    }
+
+    fn withdraw(&self, batch: &Arc<WriteBack>, items: Vec<usize>) {
+        self.send_withdrawal(batch, &items);
     }
 
     fn inspect(&self, request: Arc<ClaimRequest>) -> Reply<Result<Vec<Option<Found>>, StoreError>> {

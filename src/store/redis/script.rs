@@ -9,15 +9,17 @@ pub(super) enum Script {
     GiveBack = 2,
     Contract = 3,
     Forget = 4,
+    WriteBack = 5,
 }
 
 impl Script {
-    pub(super) const ALL: [Script; 5] = [
+    pub(super) const ALL: [Script; 6] = [
         Script::Claim,
         Script::Settle,
         Script::GiveBack,
         Script::Contract,
         Script::Forget,
+        Script::WriteBack,
     ];
 
     pub(super) const fn source(self) -> &'static str {
@@ -27,6 +29,7 @@ impl Script {
             Script::GiveBack => include_str!("scripts/give_back.lua"),
             Script::Contract => include_str!("scripts/contract.lua"),
             Script::Forget => include_str!("scripts/forget.lua"),
+            Script::WriteBack => include_str!("scripts/write_back.lua"),
         }
     }
 }

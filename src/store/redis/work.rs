@@ -10,13 +10,17 @@ use super::{
     commands::{self, Adoption, ClaimCommands, Debt, Decided, Round},
     connection::CANARY_KEY,
     script::{Abilities, ScriptCall},
+    write_back,
 };
 use crate::{
     domain::{
         claim::{SettleOutcome, Standing},
         key::KeyScheme,
     },
-    store::{ClaimRequest, Found, GiveBack, SettleRequest, StoreError},
+    store::{
+        ClaimRequest, Found, GiveBack, SettleRequest, StoreError,
+        write_back::{WriteBack, WrittenBack},
+    },
 };
 
 /// How long a canary lives: it only has to be written.
@@ -34,6 +38,11 @@ pub(super) enum Work {
         request: Arc<SettleRequest>,
         items: Vec<usize>,
         collector: Arc<Collector<SettleOutcome>>,
+    },
+    WriteBack {
+        batch: Arc<WriteBack>,
+        items: Vec<usize>,
+        collector: Arc<Collector<WrittenBack>>,
     },
     /// `twice`: once more after a while, since a dead connection's commands may still be read.
     GiveBack { debts: Vec<Debt>, twice: bool },
@@ -73,7 +82,7 @@ impl Work {
     pub(super) fn weight(&self) -> usize {
         match self {
             Work::Claim { plans, .. } => plans.len(),
-            Work::Settle { items, .. } => items.len(),
+            Work::Settle { items, .. } | Work::WriteBack { items, .. } => items.len(),
             Work::GiveBack { debts, .. } => debts.len(),
             Work::Inspect { keys, .. } => keys.len(),
             Work::Call { .. } | Work::Canary { .. } | Work::Ping => 1,
@@ -111,6 +120,9 @@ impl Work {
             }
             Work::Settle { request, items, .. } => {
                 call(commands::settle_call(request, items, schemes), pipeline)
+            }
+            Work::WriteBack { batch, items, .. } => {
+                call(write_back::call(batch, items, schemes), pipeline)
             }
             Work::GiveBack { debts, .. } => call(commands::give_back_call(debts), pipeline),
             Work::Inspect { keys, .. } => {
@@ -166,6 +178,14 @@ impl Work {
                 collector.fill(outcomes);
                 leave
             }
+            Work::WriteBack {
+                items, collector, ..
+            } => {
+                let outcomes = spread(&items, head, write_back::outcome);
+                let leave = is_to_be_left(&outcomes);
+                collector.fill(outcomes);
+                leave
+            }
             Work::Inspect { keys, reply } => {
                 let (pairs, _) = replies.as_chunks::<2>();
                 let found = pairs
@@ -206,6 +226,9 @@ impl Work {
             Work::Settle {
                 items, collector, ..
             } => collector.fill(items.into_iter().map(|item| (item, Err(error)))),
+            Work::WriteBack {
+                items, collector, ..
+            } => collector.fill(items.into_iter().map(|item| (item, Err(error)))),
             Work::Inspect { reply, .. } => {
                 let _ = reply.send(Err(error));
             }
@@ -234,6 +257,7 @@ impl Work {
             }
             Work::GiveBack { debts, .. } => debts.clone(),
             Work::Settle { .. }
+            | Work::WriteBack { .. }
             | Work::Inspect { .. }
             | Work::Call { .. }
             | Work::Canary { .. }

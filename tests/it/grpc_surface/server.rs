@@ -31,7 +31,9 @@ use dedupd::{
     },
     store::{
         ClaimRequest, Claims, ContractAssertion, Found, GiveBack, QueueFull, Reply, SettleRequest,
-        Store, StoreError, StoreStats, memory::MemoryStore,
+        Store, StoreError, StoreStats,
+        memory::MemoryStore,
+        write_back::{WriteBack, WrittenBack},
     },
 };
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle, time};
@@ -269,7 +271,11 @@ impl GatedStore {
 }
 
 impl Store for GatedStore {
-    fn claim(self: Arc<Self>, request: Arc<ClaimRequest>) -> Result<Reply<Claims>, QueueFull> {
+    fn claim(
+        self: Arc<Self>,
+        request: Arc<ClaimRequest>,
+        asked: Vec<usize>,
+    ) -> Result<Reply<Claims>, QueueFull> {
         let plans = &request.plans;
         let panics =
             |name| matches!(name, dedupd::domain::key::KeyName::Id(id) if id == PANICS.as_bytes());
@@ -277,7 +283,7 @@ impl Store for GatedStore {
             !plans.plans().iter().any(|plan| panics(plans.primary(plan))),
             "as the test wants it"
         );
-        Ok(self.behind_gate(Arc::clone(&self.inner).claim(request)?))
+        Ok(self.behind_gate(Arc::clone(&self.inner).claim(request, asked)?))
     }
 
     fn adopt(self: Arc<Self>, request: Arc<ClaimRequest>, plans: Vec<usize>) -> Reply<Claims> {
@@ -294,6 +300,14 @@ impl Store for GatedStore {
     ) -> Result<Reply<Vec<Result<dedupd::domain::claim::SettleOutcome, StoreError>>>, QueueFull>
     {
         Ok(self.behind_gate(self.inner.settle(request)?))
+    }
+
+    fn write_back(&self, batch: &Arc<WriteBack>) -> Reply<Vec<Result<WrittenBack, StoreError>>> {
+        self.inner.write_back(batch)
+    }
+
+    fn withdraw(&self, batch: &Arc<WriteBack>, items: Vec<usize>) {
+        self.inner.withdraw(batch, items);
     }
 
     fn inspect(&self, request: Arc<ClaimRequest>) -> Reply<Result<Vec<Option<Found>>, StoreError>> {

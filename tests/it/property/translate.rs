@@ -187,7 +187,7 @@ pub(crate) const fn outcome_name(settlement: Settlement) -> &'static str {
         Settlement::Settled(SettleOutcome::Applied) => "APPLIED",
         Settlement::Settled(SettleOutcome::AlreadyApplied) => "ALREADY_APPLIED",
         Settlement::Settled(SettleOutcome::AlreadyConfirmed) => "ALREADY_CONFIRMED",
-        Settlement::Settled(SettleOutcome::NotHeld) => "NOT_HELD",
+        Settlement::Settled(SettleOutcome::NotHeld | SettleOutcome::Absent) => "NOT_HELD",
         Settlement::StoreUnavailable => "STORE_UNAVAILABLE",
         Settlement::Malformed => "MALFORMED",
     }

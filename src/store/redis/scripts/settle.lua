@@ -1,13 +1,14 @@
 -- Settles claims: the table of domain::claim::settle. ARGV: the action; then for each key the
 -- nonce, of which seven bytes must match, and the hold in ms.
--- A reply for each key: 0 not held, 1 applied, 2 already applied, 3 already confirmed, or a text:
--- the error that the command met.
+-- A reply for each key: 0 another's or foreign, 1 applied, 2 already applied, 3 already confirmed,
+-- 4 nothing stands there, or a text: the error that the command met.
 local action = ARGV[1]
 
 local function settle(key, nonce, hold)
   local value = redis.pcall('GET', key)
   if type(value) == 'table' then return value.err end
-  if not value or #value < 10 or string.sub(value, 2, 8) ~= string.sub(nonce, 1, 7) then return 0 end
+  if not value then return 4 end
+  if #value < 10 or string.sub(value, 2, 8) ~= string.sub(nonce, 1, 7) then return 0 end
   local head = string.byte(value, 1)
   local state = head % 16
   if head < 0x80 or state < 1 or state > 3 then return 0 end
