@@ -26,6 +26,32 @@ pub enum StoreUrl {
 pub struct RedisUrl(String);
 
 impl RedisUrl {
+    /// Stopgap until URLs are read into targets.
+    pub fn target(&self) -> crate::store::redis::target::Target {
+        use crate::store::redis::target::*;
+        let info = self.0.as_str().into_connection_info().expect("was parsed");
+        let settings = info.redis_settings().clone();
+        let endpoint = match info.addr().clone() {
+            redis::ConnectionAddr::Tcp(host, port) => Endpoint::Tcp(Address { host, port }),
+            redis::ConnectionAddr::Unix(path) => Endpoint::Unix(path),
+            _ => unreachable!("refused"),
+        };
+        Target {
+            topology: Topology::Standalone {
+                endpoint,
+                database: settings.db() as u32,
+            },
+            access: Access {
+                tls: None,
+                user: settings.username().map(str::to_owned),
+                password: settings
+                    .password()
+                    .map(|text| Password::Text(Secret::new(text.to_owned()))),
+            },
+            wait_replicas: 0,
+        }
+    }
+
     /// The URL with its secrets: for the store only, never for a log, an error or a page.
     pub fn expose(&self) -> &str {
         &self.0

@@ -152,12 +152,12 @@ pub(crate) fn redis_store(server: &RedisServer, policies: &[Arc<Policy>]) -> Arc
         .map(|policy| policy.scheme().clone())
         .collect();
     let options = RedisOptions {
-        url: server.url(),
+        target: server.target(),
         budget: BUDGET,
         schemes: schemes.into(),
         max_queued_events: 100_000,
     };
-    let (store, work) = RedisStore::new(options).expect("a valid URL");
+    let (store, work) = RedisStore::new(options);
     tokio::spawn(work);
     Arc::new(store)
 }

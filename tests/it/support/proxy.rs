@@ -230,6 +230,8 @@ struct Wire {
 impl Wire {
     async fn carry(&self, client: TcpStream) {
         tokio::select! {
+            // A cut wins over whatever is let go at the same moment.
+            biased;
             () = self.until(|faults| faults.generation != self.generation) => {}
             () = self.forward(client) => {}
         }

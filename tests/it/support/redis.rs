@@ -4,6 +4,7 @@
 //! Redis and cannot meet each other. It lives in a child process because its locale, its version
 //! and its death are what the tests are about. A server in a `static` is never dropped: do not.
 
+use dedupd::{config::StoreUrl, store::redis::target::Target};
 use std::{
     env,
     ffi::OsStr,
@@ -87,6 +88,13 @@ impl RedisServer {
 
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    pub(crate) fn target(&self) -> Target {
+        match self.url().parse() {
+            Ok(StoreUrl::Redis(url)) => url.target(),
+            other => panic!("{other:?}"),
+        }
     }
 
     pub(crate) fn url(&self) -> String {
