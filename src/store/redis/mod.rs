@@ -11,41 +11,37 @@ mod commands;
 mod connection;
 mod error;
 mod lane;
-mod pace;
 mod pipeline;
 mod routes;
 mod script;
 mod sentinel;
 mod slot;
 pub mod target;
+mod topology;
 mod work;
 
 use std::{
     fmt,
     sync::{
-        Arc, Weak,
+        Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
-use futures_util::{FutureExt, StreamExt, future::join_all, stream::FuturesUnordered};
+use futures_util::future::join_all;
 use hashbrown::HashMap;
 use redis::Value;
-use tokio::{
-    sync::{mpsc, oneshot},
-    time::{sleep, timeout},
-};
+use tokio::sync::{mpsc, oneshot};
 
 use self::{
     collector::Collector,
     commands::{Adoption, Decided, Round},
     connection::Dialer,
-    lane::{Job, LaneStats, Whereabouts},
-    pipeline::{Boxed, Manner},
+    lane::{Job, LaneStats},
+    pipeline::Manner,
     routes::{LaneMaker, LaneSender, Routes},
-    sentinel::Sentinels,
-    target::{Address, Target, Topology},
+    target::{Target, Topology},
     work::Work,
 };
 use super::{
@@ -60,10 +56,6 @@ use crate::domain::{
 /// Events in one piece of work, so that a large request does not hold up the others and its parts
 /// have a budget each.
 const CHUNK: usize = 256;
-
-/// A cluster is asked for its layout when something tells that it has changed, and now and then.
-const DISCOVER_AT_MOST_EVERY: Duration = Duration::from_millis(100);
-const DISCOVER_AT_LEAST_EVERY: Duration = Duration::from_secs(15);
 
 /// Times that a plan with a space guard is asked about before it is given up. Once is enough but
 /// for distances within a micrometre of the guard.
@@ -115,7 +107,7 @@ impl RedisStore {
             stats: Arc::clone(&stats),
             started,
         };
-        let (routes, watching) = routes(maker, dialer, &target.topology);
+        let (routes, watching) = topology::routes(maker, dialer, &target.topology);
         let queue = Arc::new(Queue {
             events: AtomicUsize::new(0),
             max_events: max_queued_events,
@@ -127,7 +119,7 @@ impl RedisStore {
             queue,
             stats,
         };
-        (store, drive(lanes, watching))
+        (store, topology::drive(lanes, watching))
     }
 
     fn send(&self, lane: Option<usize>, work: Work) {
@@ -497,81 +489,6 @@ fn send(lane: Option<&LaneSender>, work: Work) {
     match lane {
         Some(lane) => routes::send(lane, Job::new(work)),
         None => work.fail(StoreError::ClusterDown),
-    }
-}
-
-/// The routes to a target, and the work that keeps them right.
-fn routes(maker: LaneMaker, dialer: Dialer, topology: &Topology) -> (Arc<Routes>, Boxed<()>) {
-    match topology {
-        Topology::Standalone { endpoint, .. } => {
-            let whereabouts = Whereabouts::Fixed(endpoint.clone());
-            let routes = Routes::to_one(maker, whereabouts);
-            (routes, std::future::pending().boxed())
-        }
-        Topology::Sentinel {
-            sentinels,
-            service,
-            access,
-            ..
-        } => {
-            let sentinels =
-                Sentinels::new(dialer, sentinels.clone(), service.clone(), access.clone());
-            let sentinels = Arc::new(sentinels);
-            let whereabouts = Whereabouts::Primary(Arc::clone(&sentinels));
-            let routes = Routes::to_one(maker, whereabouts);
-            (routes, sentinels.watch().boxed())
-        }
-        Topology::Cluster { seeds } => {
-            let routes = Routes::to_cluster(maker);
-            let watching = follow(Arc::downgrade(&routes), dialer, seeds.clone());
-            (routes, watching.boxed())
-        }
-    }
-}
-
-/// Keeps the routes to a cluster's servers as the cluster says.
-async fn follow(routes: Weak<Routes>, dialer: Dialer, seeds: Vec<Address>) {
-    loop {
-        let Some(current) = routes.upgrade() else {
-            return;
-        };
-        let mut candidates = current.addresses();
-        let stale = Arc::clone(current.stale());
-        drop(current);
-        candidates.extend(
-            seeds
-                .iter()
-                .filter(|seed| !candidates.contains(seed))
-                .cloned()
-                .collect::<Vec<_>>(),
-        );
-        match cluster::discover(&dialer, candidates).await {
-            Ok(map) => {
-                if let Some(current) = routes.upgrade() {
-                    current.install(&map);
-                }
-            }
-            Err(unknown) => tracing::debug!(%unknown, "no server told how the cluster is laid out"),
-        }
-        sleep(DISCOVER_AT_MOST_EVERY.mul_f64(rand::random_range(0.75..1.25))).await;
-        let _ = timeout(DISCOVER_AT_LEAST_EVERY, stale.notified()).await;
-    }
-}
-
-/// Runs the lanes as they come, until the last one has ended and no more can come.
-async fn drive(mut started: mpsc::UnboundedReceiver<Boxed<()>>, watching: Boxed<()>) {
-    let mut lanes = FuturesUnordered::new();
-    let mut watching = watching.fuse();
-    let mut open = true;
-    while open || !lanes.is_empty() {
-        tokio::select! {
-            lane = started.recv(), if open => match lane {
-                Some(lane) => lanes.push(lane),
-                None => open = false,
-            },
-            Some(()) = lanes.next(), if !lanes.is_empty() => {}
-            () = &mut watching => {}
-        }
     }
 }
 

@@ -9,6 +9,10 @@
 //! connection dies, the debts are given back over a fresh one, twice: the server may still be
 //! reading what the dead one sent.
 
+mod debts;
+mod pace;
+mod uplink;
+
 use std::{
     collections::VecDeque,
     sync::{
@@ -18,22 +22,24 @@ use std::{
     time::Duration,
 };
 
-use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use tokio::{
     sync::{Notify, mpsc, watch},
     time::{Instant, sleep_until},
 };
 
-use super::{
-    commands::Debt,
-    connection::{Connection, Connector, DialError},
-    error::Redirection,
+pub(super) use self::uplink::Whereabouts;
+use self::{
+    debts::Debts,
     pace::Pace,
+    uplink::{Connected, Uplink},
+};
+use super::{
+    connection::Connector,
+    error::Redirection,
     pipeline::{self, Answered, Boxed, Drained, Ending, GivenBack, Manner},
     routes::LaneInRoutes,
-    sentinel::Sentinels,
-    target::{Address, Endpoint},
+    target::Address,
     work::Work,
 };
 use crate::store::StoreError;
@@ -44,16 +50,6 @@ const MAX_IN_FLIGHT: usize = 4;
 const MAX_PIPELINE: usize = 512;
 /// Pipelines whose fate is followed at a time.
 const MAX_DRAINING: usize = 64;
-/// Debts that wait for a connection; more are abandoned and counted.
-const MAX_DEBTS: usize = 50_000;
-/// Between the two times that a debt is given back over a fresh connection, and before one that met
-/// an error is sent again.
-const SECOND_SEND_AFTER: Duration = Duration::from_millis(1500);
-/// A connection that has been silent for so many budgets is left, though other lanes may do well.
-const BUDGETS_TO_LEAVE: u32 = 3;
-/// Between attempts to connect: the longest is half of what recovery may take.
-const MIN_CONNECT_DELAY: Duration = Duration::from_millis(50);
-const MAX_CONNECT_DELAY: Duration = Duration::from_secs(1);
 /// Before a server is asked again some of whose keys are on their way to another.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(5);
 /// Times that work is sent on from one server of a cluster to another.
@@ -89,32 +85,6 @@ pub(super) struct LaneStats {
     pub(super) connected: Notify,
 }
 
-/// Where a lane's server is.
-#[derive(Clone, Debug)]
-pub(super) enum Whereabouts {
-    Fixed(Endpoint),
-    /// The primary that the sentinels name.
-    Primary(Arc<Sentinels>),
-}
-
-impl Whereabouts {
-    async fn find(&self) -> Result<Endpoint, DialError> {
-        match self {
-            Whereabouts::Fixed(endpoint) => Ok(endpoint.clone()),
-            Whereabouts::Primary(sentinels) => sentinels.find().await.map(Endpoint::Tcp),
-        }
-    }
-
-    fn changes(&self) -> Option<watch::Receiver<Option<Address>>> {
-        match self {
-            Whereabouts::Fixed(_) => None,
-            Whereabouts::Primary(sentinels) => Some(sentinels.primary()),
-        }
-    }
-}
-
-type Connected = Result<(Connection, Endpoint), DialError>;
-
 /// A pipeline on its way.
 struct Flight {
     generation: u64,
@@ -128,8 +98,7 @@ struct Flight {
 }
 
 pub(super) struct Lane {
-    whereabouts: Whereabouts,
-    connector: Connector,
+    uplink: Uplink,
     manner: Manner,
     budget: Duration,
     stats: Arc<LaneStats>,
@@ -137,29 +106,11 @@ pub(super) struct Lane {
     waiting: VecDeque<Job>,
     /// Work that the server wants to be asked again, in the order of its time.
     later: VecDeque<(Instant, Job)>,
-    connection: Option<(Connection, Endpoint)>,
-    /// Which connection a pipeline was sent on.
-    generation: u64,
-    connecting: Option<Boxed<Connected>>,
-    /// Not before this.
-    connect_at: Instant,
-    connect_delays: ExponentialBackoff,
-    /// Something was asked of this lane: it is connected from then on.
-    wanted: bool,
-    /// The last attempt to connect failed, or the last connection was silent for too long: work is
-    /// refused at once until there is a connection.
-    down: Option<StoreError>,
     in_flight: FuturesUnordered<Boxed<Flight>>,
     commands_in_flight: usize,
     pace: Pace,
     draining: FuturesUnordered<Boxed<(u64, Drained)>>,
-    /// To be given back as soon as there is a connection, before anything is claimed on it.
-    debts: VecDeque<Debt>,
-    /// To be given back once more, in the order of their time.
-    debts_again: VecDeque<(Instant, Debt)>,
-    /// Since when the connection owes an answer beyond the budget. While it does, the next pipeline
-    /// gets no more time than its work has left.
-    silent_since: Option<Instant>,
+    debts: Debts,
     last_answer: Instant,
 }
 
@@ -172,46 +123,35 @@ impl Lane {
         stats: Arc<LaneStats>,
         others: LaneInRoutes,
     ) -> Self {
-        let now = Instant::now();
         Self {
-            whereabouts,
-            connector,
+            uplink: Uplink::new(whereabouts, connector, budget),
             manner,
             budget,
-            stats,
             others,
             waiting: VecDeque::new(),
             later: VecDeque::new(),
-            connection: None,
-            generation: 0,
-            connecting: None,
-            connect_at: now,
-            connect_delays: connect_delays(),
-            wanted: false,
-            down: None,
             in_flight: FuturesUnordered::new(),
             commands_in_flight: 0,
             pace: Pace::new(budget),
             draining: FuturesUnordered::new(),
-            debts: VecDeque::new(),
-            debts_again: VecDeque::new(),
-            silent_since: None,
-            last_answer: now,
+            debts: Debts::new(Arc::clone(&stats)),
+            stats,
+            last_answer: Instant::now(),
         }
     }
 
     /// Works until every sender of jobs is gone and the last job is answered.
     pub(super) async fn run(mut self, mut jobs: mpsc::UnboundedReceiver<Job>) {
         let mut open = true;
-        let mut changes = self.whereabouts.changes();
-        let lost = Arc::clone(self.connector.lost());
+        let mut changes = self.uplink.changes();
+        let lost = Arc::clone(self.uplink.connector.lost());
         while open || self.is_busy() {
             self.advance().await;
             let timer = self.next_timer();
             tokio::select! {
                 job = jobs.recv(), if open => match job {
                     Some(job) => {
-                        self.wanted = true;
+                        self.uplink.wanted = true;
                         self.waiting.push_back(job);
                         // Whatever else has arrived goes into the same pipeline.
                         while let Ok(job) = jobs.try_recv() {
@@ -226,16 +166,14 @@ impl Lane {
                 Some((generation, drained)) = self.draining.next(), if !self.draining.is_empty() => {
                     self.drained(generation, drained);
                 }
-                connected = wait_for(&mut self.connecting) => self.connected(connected),
+                connected = wait_for(&mut self.uplink.connecting) => self.connected(connected),
                 () = lost.notified() => self.check_connection().await,
-                () = changed(&mut changes) => self.follow(&changes),
+                primary = changed(&mut changes) => self.uplink.follow(primary),
                 () = sleep_until(timer) => {}
             }
         }
-        self.retire();
-        let debts: Vec<Debt> = self.take_debts();
-        let lost = self.others.hand_over(debts);
-        self.stats.abandon(lost);
+        let lost = self.others.hand_over(self.debts.take());
+        self.debts.abandon(lost);
     }
 
     fn is_busy(&self) -> bool {
@@ -249,38 +187,22 @@ impl Lane {
     async fn advance(&mut self) {
         self.queue_due_work();
         self.expire_waiting();
-        if self.silent_since.is_some()
-            && self
-                .waiting
-                .iter()
-                .any(|job| matches!(job.work, Work::Canary { .. }))
-        {
+        let probes = |job: &Job| matches!(job.work, Work::Canary { .. });
+        if self.uplink.is_silent() && self.waiting.iter().any(probes) {
             // A probe must not wait behind a connection that hangs.
-            self.retire();
+            self.uplink.retire();
         }
-        if self.connection.is_none() {
-            if self.connecting.is_none() && self.wanted && self.connect_at <= Instant::now() {
-                self.connect();
-            }
-            if let Some(error) = self.down {
+        if self.uplink.connection().is_none() {
+            self.uplink.connect();
+            if let Some(error) = self.uplink.down() {
                 self.refuse_waiting(error);
             }
             return;
         }
-        self.queue_debts();
+        self.debts.queue(&mut self.waiting);
         while let Some(batch) = self.next_batch() {
             self.send(batch).await;
         }
-    }
-
-    fn connect(&mut self) {
-        let (whereabouts, connector) = (self.whereabouts.clone(), self.connector.clone());
-        let connecting = async move {
-            let endpoint = whereabouts.find().await?;
-            let connection = connector.connect(&endpoint).await?;
-            Ok((connection, endpoint))
-        };
-        self.connecting = Some(connecting.boxed());
     }
 
     /// The next pipeline's work, if one may be sent.
@@ -307,21 +229,21 @@ impl Lane {
     }
 
     async fn send(&mut self, batch: Vec<Job>) {
-        let Some((connection, _)) = &self.connection else {
+        let Some(connection) = self.uplink.connection() else {
             return;
         };
         let sent_at = Instant::now();
         let detour = batch.first().and_then(|job| job.detour);
         let deadline = match (detour, batch.first()) {
             (Some(detour), _) => detour.answer_by,
-            (None, Some(first)) if self.silent_since.is_some() => first.queued_at + self.budget,
+            (None, Some(first)) if self.uplink.is_silent() => first.queued_at + self.budget,
             (None, _) => sent_at + self.budget,
         };
         let weight = batch.iter().map(|job| job.work.weight()).sum();
         let work = batch.into_iter().map(|job| job.work).collect();
         let asking = detour.is_some_and(|detour| detour.asking);
         let ending = pipeline::send(work, connection, &self.manner, asking, deadline).await;
-        let generation = self.generation;
+        let generation = self.uplink.generation();
         let hops = detour.map_or(0, |detour| detour.hops);
         self.commands_in_flight += weight;
         let in_flight = self.commands_in_flight;
@@ -340,7 +262,7 @@ impl Lane {
     }
 
     fn finished(&mut self, flight: Flight) {
-        let is_current = flight.generation == self.generation;
+        let is_current = flight.generation == self.uplink.generation();
         let now = Instant::now();
         self.commands_in_flight -= flight.weight;
         match flight.ending {
@@ -354,15 +276,15 @@ impl Lane {
                 self.stats.count(given_back);
                 self.last_answer = now;
                 if is_current {
-                    self.silent_since = None;
+                    self.uplink.heard();
                     let took = now - flight.sent_at;
                     self.pace.answered(took, flight.weight, flight.in_flight);
                     if leave {
-                        self.retire();
+                        self.uplink.retire();
                     }
                 }
-                self.owe(debts);
-                self.owe_again(again);
+                self.debts.owe(debts);
+                self.debts.owe_again(again);
                 let detour = Detour {
                     hops: flight.hops + 1,
                     asking: false,
@@ -375,9 +297,8 @@ impl Lane {
             Ending::TooLate { drain, debts } => {
                 if is_current {
                     self.pace.late();
-                    let since = *self.silent_since.get_or_insert(flight.sent_at);
-                    if now >= since + self.budget * BUDGETS_TO_LEAVE {
-                        self.leave_silent();
+                    if self.uplink.late(flight.sent_at) {
+                        self.others.is_up(false);
                     }
                 }
                 if self.draining.len() < MAX_DRAINING {
@@ -385,28 +306,28 @@ impl Lane {
                     let drain = async move { (generation, drain.await) };
                     self.draining.push(drain.boxed());
                 } else {
-                    self.owe(debts);
+                    self.debts.owe(debts);
                 }
             }
             Ending::Broken { debts } => {
                 if is_current {
-                    self.retire();
+                    self.uplink.retire();
                     self.others.is_up(false);
                 }
-                self.owe(debts);
+                self.debts.owe(debts);
             }
         }
     }
 
     fn drained(&mut self, generation: u64, drained: Drained) {
-        if drained.answered && generation == self.generation {
+        if drained.answered && generation == self.uplink.generation() {
             // Slow, but alive.
-            self.silent_since = None;
+            self.uplink.heard();
             self.last_answer = Instant::now();
         }
         self.stats.count(drained.given_back);
-        self.owe(drained.debts);
-        self.owe_again(drained.again);
+        self.debts.owe(drained.debts);
+        self.debts.owe_again(drained.again);
     }
 
     /// Work that the cluster wants to be sent elsewhere, or again.
@@ -419,7 +340,7 @@ impl Lane {
         if let Work::GiveBack { debts, .. } = work {
             // Nobody waits for it.
             if detour.hops > MAX_HOPS {
-                return self.owe_again(debts);
+                return self.debts.owe_again(debts);
             }
             detour.answer_by = now + self.budget;
             return self.send_on(redirection, Work::GiveBack { debts, twice: true }, detour);
@@ -458,24 +379,14 @@ impl Lane {
     }
 
     fn connected(&mut self, connected: Connected) {
-        self.connecting = None;
-        match connected {
-            Ok(connection) => {
-                self.connection = Some(connection);
-                self.generation += 1;
-                self.silent_since = None;
-                self.down = None;
-                self.connect_delays = connect_delays();
-                self.connect_at = Instant::now() + MIN_CONNECT_DELAY;
+        match self.uplink.connected(connected) {
+            Ok(()) => {
                 self.others.is_up(true);
                 self.stats.connected.notify_one();
             }
-            Err(refused) => {
-                tracing::debug!(%refused, "could not connect to the store");
-                self.is_down(refused.error);
-                let delay = self.connect_delays.next().unwrap_or(MAX_CONNECT_DELAY);
-                self.connect_at = Instant::now() + delay.min(MAX_CONNECT_DELAY);
-                let error = self.others.outage(refused.error);
+            Err(error) => {
+                self.others.is_up(false);
+                let error = self.others.outage(error);
                 for job in std::mem::take(&mut self.waiting) {
                     self.give_up(job, error);
                 }
@@ -483,40 +394,11 @@ impl Lane {
         }
     }
 
-    /// The sentinels name a primary: if it is not this one, this one is left.
-    fn follow(&mut self, changes: &Option<watch::Receiver<Option<Address>>>) {
-        let named = changes
-            .as_ref()
-            .and_then(|changes| changes.borrow().clone());
-        let (Some((_, current)), Some(named)) = (&self.connection, named) else {
-            return;
-        };
-        if *current != Endpoint::Tcp(named) {
-            self.retire();
-        }
-    }
-
     /// Some connection ended: if it was this one, nothing has to wait to find out.
     async fn check_connection(&mut self) {
-        if self.connection.is_some() {
+        if self.uplink.connection().is_some() {
             self.send(vec![Job::new(Work::Ping)]).await;
         }
-    }
-
-    /// The socket lives on while replies on it are awaited.
-    fn retire(&mut self) {
-        self.connection = None;
-        self.silent_since = None;
-    }
-
-    fn leave_silent(&mut self) {
-        self.retire();
-        self.is_down(StoreError::Timeout);
-    }
-
-    fn is_down(&mut self, error: StoreError) {
-        self.down = Some(error);
-        self.others.is_up(false);
     }
 
     /// Answers at once what waits for a server that is down; a probe waits for the connection.
@@ -541,9 +423,9 @@ impl Lane {
             .waiting
             .pop_front_if(|job| job.queued_at + self.budget <= now)
         {
-            let error = if self.connection.is_none() {
-                self.others
-                    .outage(self.down.unwrap_or(StoreError::Connection))
+            let error = if self.uplink.connection().is_none() {
+                let error = self.uplink.down().unwrap_or(StoreError::Connection);
+                self.others.outage(error)
             } else if self.last_answer > job.queued_at {
                 StoreError::Overloaded
             } else {
@@ -556,31 +438,10 @@ impl Lane {
     /// Answers work that was not sent. Debts are not let go of.
     fn give_up(&mut self, job: Job, error: StoreError) {
         if let Work::GiveBack { debts, .. } = job.work {
-            self.owe(debts);
+            self.debts.owe(debts);
         } else {
             job.work.fail(error);
         }
-    }
-
-    /// Debts to be given back twice.
-    fn owe(&mut self, debts: Vec<Debt>) {
-        let room = MAX_DEBTS.saturating_sub(self.debts.len());
-        self.stats.abandon(debts.len().saturating_sub(room));
-        self.debts.extend(debts.into_iter().take(room));
-    }
-
-    /// Debts to be given back once more, after a while.
-    fn owe_again(&mut self, debts: Vec<Debt>) {
-        let due = Instant::now() + SECOND_SEND_AFTER;
-        let room = MAX_DEBTS.saturating_sub(self.debts_again.len());
-        self.stats.abandon(debts.len().saturating_sub(room));
-        self.debts_again
-            .extend(debts.into_iter().take(room).map(|debt| (due, debt)));
-    }
-
-    fn take_debts(&mut self) -> Vec<Debt> {
-        let again = self.debts_again.drain(..).map(|(_, debt)| debt);
-        self.debts.drain(..).chain(again).collect()
     }
 
     fn queue_due_work(&mut self) {
@@ -591,34 +452,14 @@ impl Lane {
         }
     }
 
-    /// Due debts go before all that waits: a claim must not meet what is about to be given back.
-    fn queue_debts(&mut self) {
-        let now = Instant::now();
-        let due = self.debts_again.partition_point(|(at, _)| *at <= now);
-        let again: Vec<Debt> = self
-            .debts_again
-            .drain(..due)
-            .map(|(_, debt)| debt)
-            .collect();
-        let first: Vec<Debt> = self.debts.drain(..).collect();
-        for (debts, twice) in [(again, false), (first, true)] {
-            for chunk in debts.rchunks(MAX_PIPELINE) {
-                let debts = chunk.to_vec();
-                let work = Work::GiveBack { debts, twice };
-                self.waiting.push_front(Job::new(work));
-            }
-        }
-    }
-
     /// When something has to be looked at though nothing happens.
     fn next_timer(&self) -> Instant {
         const IDLE: Duration = Duration::from_secs(3600);
         let waiting = self.waiting.front().map(|job| job.queued_at + self.budget);
         let later = self.later.front().map(|(due, _)| *due);
-        let own = match &self.connection {
-            Some(_) => self.debts_again.front().map(|(due, _)| *due),
-            None if self.connecting.is_some() => None,
-            None => self.wanted.then_some(self.connect_at),
+        let own = match self.uplink.connection() {
+            Some(_) => self.debts.next_due(),
+            None => self.uplink.next_attempt(),
         };
         [waiting, later, own]
             .into_iter()
@@ -628,22 +469,14 @@ impl Lane {
     }
 }
 
-fn connect_delays() -> ExponentialBackoff {
-    ExponentialBuilder::default()
-        .with_min_delay(MIN_CONNECT_DELAY)
-        .with_max_delay(MAX_CONNECT_DELAY)
-        .with_jitter()
-        .without_max_times()
-        .build()
-}
-
-/// Never returns where nothing can change.
-async fn changed(changes: &mut Option<watch::Receiver<Option<Address>>>) {
-    if let Some(receiver) = changes {
-        if receiver.changed().await.is_ok() {
-            return;
+/// Another primary; never returns where there can be none.
+async fn changed(changes: &mut Option<watch::Receiver<Option<Address>>>) -> Address {
+    while let Some(receiver) = changes {
+        if receiver.changed().await.is_err() {
+            *changes = None;
+        } else if let Some(primary) = receiver.borrow_and_update().clone() {
+            return primary;
         }
-        *changes = None;
     }
     std::future::pending().await
 }
@@ -656,10 +489,6 @@ async fn wait_for(connecting: &mut Option<Boxed<Connected>>) -> Connected {
 }
 
 impl LaneStats {
-    fn abandon(&self, debts: usize) {
-        self.abandoned.fetch_add(debts as u64, Ordering::Relaxed);
-    }
-
     fn count(&self, given_back: GivenBack) {
         self.given_back
             .fetch_add(given_back.deleted, Ordering::Relaxed);
