@@ -66,7 +66,8 @@ impl Batch {
         call.write(call.script.source(), self.command("EVAL"));
     }
 
-    /// Items that may go into one script call, in their order.
+    /// Items that may go into one script call, in their order: all of them, on a cluster those of
+    /// one slot, and to a server to which the slot is on its way each alone.
     pub(super) fn together<'k>(
         &self,
         items: Vec<usize>,
@@ -77,6 +78,9 @@ impl Batch {
         }
         if !self.per_slot {
             return vec![items];
+        }
+        if self.asking {
+            return items.into_iter().map(|item| vec![item]).collect();
         }
         let mut groups: Vec<(usize, Vec<usize>)> = Vec::new();
         let mut places = hashbrown::HashMap::new();
@@ -96,6 +100,11 @@ impl Batch {
 
     pub(super) fn abilities(&self) -> &Arc<Abilities> {
         &self.abilities
+    }
+
+    /// The slot is only on its way to the server.
+    pub(super) const fn is_asking(&self) -> bool {
+        self.asking
     }
 
     pub(super) const fn follows_redirections(&self) -> bool {

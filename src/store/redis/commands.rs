@@ -85,7 +85,7 @@ pub(super) fn push_claims(
         scheme.write_key(request.plans.primary(plan), plan.partition(), key);
     });
     for plans in &groups {
-        batch.call(claim_call(request, plans, scheme, round));
+        batch.call(claim_call(request, plans, scheme, round, batch.is_asking()));
     }
     (singles, groups)
 }
@@ -125,11 +125,16 @@ fn write_key_and_record(
         .encode(record);
 }
 
+/// `apart`: one plan, whose neighbours' keys are arguments. A server to which their slot is on its
+/// way refuses several keys while one of them is missing. That they are read there all the same is
+/// right, since the server they come from has just said that it has none of them, and while it says
+/// so none can appear on it.
 fn claim_call(
     request: &ClaimRequest,
     plans: &[usize],
     scheme: &KeyScheme,
     round: &Round,
+    apart: bool,
 ) -> ScriptCall {
     let text = |number: u64| number.to_string().into_bytes();
     let mut call = ScriptCall::new(Script::Claim);
@@ -141,19 +146,24 @@ fn claim_call(
         text(guard_ns & 0xffff_ffff),
         request.guards.space_m.to_string().into_bytes(),
         text(u64::from(round.adoption == Adoption::Own)),
+        text(u64::from(apart)),
     ]);
     for &index in plans {
         let plan = &request.plans.plans()[index];
-        for (name, _) in request.plans.keys(plan) {
+        let keys = request.plans.keys(plan).map(|(name, _)| {
             let mut key = Vec::with_capacity(64);
             scheme.write_key(name, plan.partition(), &mut key);
-            call.keys.push(key);
-        }
+            key
+        });
+        let mut keys = keys.collect::<Vec<_>>().into_iter();
+        call.keys
+            .extend(keys.by_ref().take(if apart { 1 } else { usize::MAX }));
         let mut record = Vec::with_capacity(MAX_RECORD_BYTES);
         plan.record(request.state, request.nonces[index])
             .encode(&mut record);
         let known = round.known.get(&index).cloned().unwrap_or_default();
         call.arguments.extend([record, shape(request, plan), known]);
+        call.arguments.extend(keys);
     }
     call
 }

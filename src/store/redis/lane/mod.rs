@@ -91,6 +91,7 @@ struct Flight {
     sent_at: Instant,
     deadline: Instant,
     hops: u8,
+    asking: bool,
     weight: usize,
     /// Commands on their way by then.
     in_flight: usize,
@@ -253,6 +254,7 @@ impl Lane {
                 sent_at,
                 deadline,
                 hops,
+                asking,
                 weight,
                 in_flight,
                 ending: ending.await,
@@ -287,7 +289,7 @@ impl Lane {
                 self.debts.owe_again(again);
                 let detour = Detour {
                     hops: flight.hops + 1,
-                    asking: false,
+                    asking: flight.asking,
                     answer_by: flight.deadline,
                 };
                 for (redirection, work) in redirected {
@@ -368,12 +370,14 @@ impl Lane {
                 self.later.push_back((now + ASK_AGAIN_AFTER, again));
             }
             Redirection::Moved { slot, address } => {
-                self.others.forward(address, Some(slot), job(detour));
+                let asking = false;
+                let job = job(Detour { asking, ..detour });
+                self.others.forward(address, Some(slot), job);
             }
             Redirection::Ask { address } => {
                 let asking = true;
-                self.others
-                    .forward(address, None, job(Detour { asking, ..detour }));
+                let job = job(Detour { asking, ..detour });
+                self.others.forward(address, None, job);
             }
         }
     }
