@@ -40,7 +40,10 @@ use crate::{
     store::{
         Store,
         memory::MemoryStore,
-        redis::{RedisOptions, RedisStore, UrlError},
+        redis::{
+            RedisOptions, RedisStore, UrlError,
+            target::{Access, Address, Endpoint, Password, Secret, Target, Topology},
+        },
     },
     telemetry::{
         logs,
@@ -309,7 +312,7 @@ fn open_store(
                 .map(|policy| policy.scheme().clone())
                 .collect();
             let (store, work) = RedisStore::new(RedisOptions {
-                url: url.expose().to_owned(),
+                target: target_of(url.expose()),
                 budget: config.store.budget,
                 schemes: schemes.into(),
                 max_queued_events: MAX_QUEUED_EVENTS.max(config.limits.max_events_per_request),
@@ -317,6 +320,32 @@ fn open_store(
             tasks.start("the store's work", work);
             Ok(Arc::new(store))
         }
+    }
+}
+
+/// What a `redis://` URL says; the configuration has parsed it before.
+fn target_of(url: &str) -> Target {
+    use redis::{ConnectionAddr, IntoConnectionInfo};
+    let info = url
+        .into_connection_info()
+        .expect("the configuration parsed it");
+    let ConnectionAddr::Tcp(host, port) = info.addr().clone() else {
+        unreachable!("only redis:// is configured");
+    };
+    let settings = info.redis_settings();
+    Target {
+        topology: Topology::Standalone {
+            endpoint: Endpoint::Tcp(Address { host, port }),
+            database: u32::try_from(settings.db()).unwrap_or_default(),
+        },
+        access: Access {
+            tls: None,
+            user: settings.username().map(ToOwned::to_owned),
+            password: settings
+                .password()
+                .map(|password| Password::Text(Secret::new(password.to_owned()))),
+        },
+        wait_replicas: 0,
     }
 }
 

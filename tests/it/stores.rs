@@ -152,7 +152,7 @@ pub(crate) fn redis_store(server: &RedisServer, policies: &[Arc<Policy>]) -> Arc
         .map(|policy| policy.scheme().clone())
         .collect();
     let options = RedisOptions {
-        url: server.url(),
+        target: server.target(),
         budget: BUDGET,
         schemes: schemes.into(),
         max_queued_events: 100_000,

@@ -4,12 +4,16 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use deadpool_redis::{Manager, Pool, Runtime};
 use redis::{
-    AsyncConnectionConfig, ConnectionInfo, IntoConnectionInfo, Pipeline, ProtocolVersion, PushInfo,
-    PushKind, Value, aio::MultiplexedConnection, io::tcp::TcpSettings,
+    AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Pipeline,
+    ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo, Value, aio::MultiplexedConnection,
+    io::tcp::TcpSettings,
 };
 use tokio::sync::Notify;
 
-use super::script::{Abilities, Script};
+use super::{
+    script::{Abilities, Script},
+    target::{Address, Endpoint, Password, Target, Topology},
+};
 use crate::store::StoreError;
 
 /// For connecting, the handshake and loading the scripts together: a healthy server in the same
@@ -148,16 +152,34 @@ impl UrlError {
     }
 }
 
-/// Reads a `redis://` URL. The newer protocol is asked for, since only with it the client says
-/// when a connection ends that nothing is waiting for.
-pub(super) fn server(url: &str) -> Result<ConnectionInfo, UrlError> {
-    let info = url
+/// The one server without TLS that this version reaches. The newer protocol is asked for, since
+/// only with it the client says when a connection ends that nothing is waiting for.
+pub(super) fn server(target: &Target) -> Result<ConnectionInfo, UrlError> {
+    let (Topology::Standalone { endpoint, database }, None, 0) =
+        (&target.topology, &target.access.tls, target.wait_replicas)
+    else {
+        return Err(UrlError("only redis:// is served".to_owned()));
+    };
+    let addr = match endpoint {
+        Endpoint::Tcp(Address { host, port }) => ConnectionAddr::Tcp(host.clone(), *port),
+        Endpoint::Unix(path) => ConnectionAddr::Unix(path.clone()),
+    };
+    let mut settings = RedisConnectionInfo::default()
+        .set_protocol(ProtocolVersion::RESP3)
+        .set_db((*database).into());
+    if let Some(user) = &target.access.user {
+        settings = settings.set_username(user);
+    }
+    match &target.access.password {
+        Some(Password::Text(password)) => settings = settings.set_password(password.expose()),
+        Some(Password::File(_)) => {
+            return Err(UrlError("password files are not served".to_owned()));
+        }
+        None => {}
+    }
+    let info = addr
         .into_connection_info()
         .map_err(|error| UrlError::new(&error))?;
-    let settings = info
-        .redis_settings()
-        .clone()
-        .set_protocol(ProtocolVersion::RESP3);
     Ok(info
         .set_redis_settings(settings)
         .set_tcp_settings(TcpSettings::default().set_nodelay(true)))

@@ -35,6 +35,7 @@ use self::{
     commands::{Adoption, Decided, Round},
     connection::Connector,
     lane::{Job, Lane, LaneStats},
+    target::Target,
     work::Work,
 };
 use super::{
@@ -60,8 +61,7 @@ const MAX_ROUNDS: usize = 4;
 
 #[derive(Clone, Debug)]
 pub struct RedisOptions {
-    /// `redis://[user:password@]host:port[/db]`.
-    pub url: String,
+    pub target: Target,
     /// For each operation, counted from when it is sent.
     pub budget: Duration,
     /// How each namespace writes its keys, in the order of their ids.
@@ -84,12 +84,12 @@ impl RedisStore {
     /// work, to be spawned; it ends when the store is dropped.
     pub fn new(options: RedisOptions) -> Result<(Self, impl Future<Output = ()> + Send), UrlError> {
         let RedisOptions {
-            url,
+            target,
             budget,
             schemes,
             max_queued_events,
         } = options;
-        let server = connection::server(&url)?;
+        let server = connection::server(&target)?;
         let stats = Arc::new(LaneStats::default());
         let (mut lanes, mut work) = (Vec::new(), Vec::new());
         for _ in 0..LANES {

@@ -17,6 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use dedupd::store::redis::target::{Access, Address, Endpoint, Password, Secret, Target, Topology};
 use tempfile::TempDir;
 
 const START_TIMEOUT: Duration = Duration::from_secs(10);
@@ -98,6 +99,25 @@ impl RedisServer {
         match &self.options.password {
             Some(password) => format!("redis://:{password}@{addr}"),
             None => format!("redis://{addr}"),
+        }
+    }
+
+    pub(crate) fn target(&self) -> Target {
+        let address = Address {
+            host: self.addr().ip().to_string(),
+            port: self.port,
+        };
+        let password = self.options.password.clone();
+        Target {
+            topology: Topology::Standalone {
+                endpoint: Endpoint::Tcp(address),
+                database: 0,
+            },
+            access: Access {
+                password: password.map(|text| Password::Text(Secret::new(text))),
+                ..Access::default()
+            },
+            wait_replicas: 0,
         }
     }
 
