@@ -14,8 +14,8 @@ use crate::domain::{
     kind::{Accepts, Kind},
     place::Region,
     policy::{
-        Bounds, ContentMismatch, DEFAULT_IN_FLIGHT_RETRY, DEFAULT_JITTER_RADIUS_M, FailureMode,
-        MAX_SPAN, Mode, NamespaceName, Place, Policy, PolicyDraft, Window,
+        Bounds, DEFAULT_JITTER_RADIUS_M, FailureMode, MAX_SPAN, NamespaceName, Place, Policy,
+        PolicyDraft, Window,
     },
     time::{DEFAULT_MAX_AGE, DEFAULT_MAX_FUTURE, Implausible, TimeLimits},
 };
@@ -44,22 +44,25 @@ pub(super) fn policy(
     let prefix = key_scope.read("prefix", key.prefix);
     let layout = key_scope.read("layout", key.layout);
     let digest = key_scope.read("digest", key.digest);
+    let unsaid = PolicyDraft::new(
+        name.ok()?,
+        accepts?,
+        window?,
+        ttl.unwrap_or(MAX_SPAN),
+        failure_mode.unwrap_or(FailureMode::Closed),
+    );
     let draft = PolicyDraft {
-        name: name.ok()?,
-        accepts: accepts?,
-        window: window?,
         place,
-        ttl: ttl.unwrap_or(MAX_SPAN),
-        lease: lease.unwrap_or_default(),
-        in_flight_retry: in_flight_retry.unwrap_or(DEFAULT_IN_FLIGHT_RETRY),
-        failure_mode: failure_mode.unwrap_or(FailureMode::Closed),
-        content_mismatch: content_mismatch.unwrap_or(ContentMismatch::DeadLetter),
-        mode: mode.unwrap_or(Mode::Enforce),
+        lease: lease.unwrap_or(unsaid.lease),
+        in_flight_retry: in_flight_retry.unwrap_or(unsaid.in_flight_retry),
+        content_mismatch: content_mismatch.unwrap_or(unsaid.content_mismatch),
+        mode: mode.unwrap_or(unsaid.mode),
         time_limits,
         bounds,
         prefix,
         layout,
         digest,
+        ..unsaid
     };
     match Policy::new(draft) {
         Ok(policy) => Some(policy),

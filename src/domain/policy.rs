@@ -18,7 +18,7 @@ use super::{
 pub const MAX_SPAN: Duration = Duration::from_secs(3_653 * 86_400);
 
 /// A polling hint: how soon to ask again while another holds the claim.
-pub const DEFAULT_IN_FLIGHT_RETRY: Duration = Duration::from_millis(200);
+const DEFAULT_IN_FLIGHT_RETRY: Duration = Duration::from_millis(200);
 /// Twice the usual error of a receiver with open sky.
 pub const DEFAULT_JITTER_RADIUS_M: f64 = 20.0;
 
@@ -209,6 +209,35 @@ pub struct PolicyDraft {
     pub prefix: Option<String>,
     pub layout: Option<Layout>,
     pub digest: Option<Digest>,
+}
+
+impl PolicyDraft {
+    /// From what must be said of a namespace; the rest as where nothing is said.
+    pub fn new(
+        name: NamespaceName,
+        accepts: Accepts,
+        window: Window,
+        ttl: Duration,
+        failure_mode: FailureMode,
+    ) -> Self {
+        Self {
+            name,
+            accepts,
+            window,
+            place: None,
+            ttl,
+            lease: Duration::ZERO,
+            in_flight_retry: DEFAULT_IN_FLIGHT_RETRY,
+            failure_mode,
+            content_mismatch: ContentMismatch::DeadLetter,
+            mode: Mode::Enforce,
+            time_limits: TimeLimits::default(),
+            bounds: Bounds::default(),
+            prefix: None,
+            layout: None,
+            digest: None,
+        }
+    }
 }
 
 /// A namespace's rules, consistent.
