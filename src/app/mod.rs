@@ -40,10 +40,7 @@ use crate::{
     store::{
         Store,
         memory::MemoryStore,
-        redis::{
-            RedisOptions, RedisStore, UrlError,
-            target::{Access, Address, Endpoint, Password, Secret, Target, Topology},
-        },
+        redis::{RedisOptions, RedisStore, UrlError, target::Target},
     },
     telemetry::{
         logs,
@@ -305,14 +302,14 @@ fn open_store(
             });
             Ok(store)
         }
-        StoreUrl::Redis(url) => {
+        StoreUrl::Redis(target) => {
             let schemes: Vec<KeyScheme> = config
                 .namespaces
                 .iter()
                 .map(|policy| policy.scheme().clone())
                 .collect();
             let (store, work) = RedisStore::new(RedisOptions {
-                target: target_of(url.expose()),
+                target: Target::clone(target),
                 budget: config.store.budget,
                 schemes: schemes.into(),
                 max_queued_events: MAX_QUEUED_EVENTS.max(config.limits.max_events_per_request),
@@ -320,32 +317,6 @@ fn open_store(
             tasks.start("the store's work", work);
             Ok(Arc::new(store))
         }
-    }
-}
-
-/// What a `redis://` URL says; the configuration has parsed it before.
-fn target_of(url: &str) -> Target {
-    use redis::{ConnectionAddr, IntoConnectionInfo};
-    let info = url
-        .into_connection_info()
-        .expect("the configuration parsed it");
-    let ConnectionAddr::Tcp(host, port) = info.addr().clone() else {
-        unreachable!("only redis:// is configured");
-    };
-    let settings = info.redis_settings();
-    Target {
-        topology: Topology::Standalone {
-            endpoint: Endpoint::Tcp(Address { host, port }),
-            database: u32::try_from(settings.db()).unwrap_or_default(),
-        },
-        access: Access {
-            tls: None,
-            user: settings.username().map(ToOwned::to_owned),
-            password: settings
-                .password()
-                .map(|password| Password::Text(Secret::new(password.to_owned()))),
-        },
-        wait_replicas: 0,
     }
 }
 

@@ -11,6 +11,7 @@ use super::{
     written::{self, Field, Limit, Or},
 };
 use crate::domain::{
+    key::Layout,
     kind::{Accepts, Kind},
     place::Region,
     policy::{
@@ -24,6 +25,7 @@ use crate::domain::{
 pub(super) fn policy(
     name: &str,
     written: written::Namespace,
+    on_cluster: bool,
     scope: &mut Scope<'_>,
 ) -> Option<Policy> {
     scope.refuse_unknown_keys(&written);
@@ -51,7 +53,7 @@ pub(super) fn policy(
         ttl.unwrap_or(MAX_SPAN),
         failure_mode.unwrap_or(FailureMode::Closed),
     );
-    let draft = PolicyDraft {
+    let mut draft = PolicyDraft {
         place,
         lease: lease.unwrap_or(unsaid.lease),
         in_flight_retry: in_flight_retry.unwrap_or(unsaid.in_flight_retry),
@@ -64,6 +66,9 @@ pub(super) fn policy(
         digest,
         ..unsaid
     };
+    if on_cluster {
+        lay_out_for_cluster(&mut draft, scope);
+    }
     match Policy::new(draft) {
         Ok(policy) => Some(policy),
         Err(faults) => {
@@ -72,6 +77,18 @@ pub(super) fn policy(
             }
             None
         }
+    }
+}
+
+/// A cluster takes no command over keys of several slots.
+fn lay_out_for_cluster(draft: &mut PolicyDraft, scope: &mut Scope<'_>) {
+    match draft.layout {
+        None if draft.has_guards() => draft.layout = Some(Layout::Tagged),
+        Some(Layout::Plain) if draft.has_guards() => scope.at("key.layout").fault(
+            "plain spreads an event's keys over the slots of the cluster, and a guard, a sliding or a \
+             session window looks at several of them at once: write tagged, or leave it out",
+        ),
+        None | Some(Layout::Plain | Layout::Tagged) => {}
     }
 }
 

@@ -238,6 +238,25 @@ impl PolicyDraft {
             digest: None,
         }
     }
+
+    /// A plan may look at more than its primary key.
+    pub fn has_guards(&self) -> bool {
+        let Guards { time_ns, space_m } = guards(self.window, self.accepts, self.place.as_ref());
+        time_ns > 0 || space_m > 0.0
+    }
+}
+
+/// The time guard G and the space guard R. A session's gap is inclusive, a guard is not.
+fn guards(window: Window, accepts: Accepts, place: Option<&Place>) -> Guards {
+    let time_ns = match window {
+        Window::Buckets { guard_ns, .. } => guard_ns,
+        Window::Session { gap_ns } => gap_ns.saturating_add(1),
+        Window::None => 0,
+    };
+    let space_m = place
+        .filter(|_| accepts.ping)
+        .map_or(0.0, |place| place.guard_m);
+    Guards { time_ns, space_m }
 }
 
 /// A namespace's rules, consistent.
@@ -360,20 +379,8 @@ impl Policy {
         &self.scheme
     }
 
-    /// The time guard G and the space guard R. A session's gap is inclusive, a guard is not.
     pub fn guards(&self) -> Guards {
-        let time_ns = match self.window {
-            Window::Buckets { guard_ns, .. } => guard_ns,
-            Window::Session { gap_ns } => gap_ns + 1,
-            Window::None => 0,
-        };
-        Guards {
-            time_ns,
-            space_m: self
-                .place
-                .filter(|_| self.accepts.ping)
-                .map_or(0.0, |place| place.guard_m),
-        }
+        guards(self.window, self.accepts, self.place.as_ref())
     }
 
     /// The canonical line that every instance sharing a store must agree on, up to the `;`.
