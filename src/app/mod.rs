@@ -40,7 +40,7 @@ use crate::{
     store::{
         Store,
         memory::MemoryStore,
-        redis::{RedisOptions, RedisStore},
+        redis::{RedisOptions, RedisStore, target::Target},
     },
     telemetry::{
         logs,
@@ -296,14 +296,14 @@ fn open_store(config: &Config, clock: &Clock, tasks: &mut Tasks) -> Arc<dyn Stor
             });
             store
         }
-        StoreUrl::Redis(url) => {
+        StoreUrl::Redis(target) => {
             let schemes: Vec<KeyScheme> = config
                 .namespaces
                 .iter()
                 .map(|policy| policy.scheme().clone())
                 .collect();
             let (store, work) = RedisStore::new(RedisOptions {
-                target: url.target(),
+                target: Target::clone(target),
                 budget: config.store.budget,
                 schemes: schemes.into(),
                 max_queued_events: MAX_QUEUED_EVENTS.max(config.limits.max_events_per_request),

@@ -7,6 +7,7 @@ use super::{
     namespace,
     quantity::{duration_text, size_text},
     scope::{Scope, shown_key},
+    store::{self, Said},
     written::{self, Field, Size},
 };
 use crate::domain::policy::Policy;
@@ -21,7 +22,7 @@ pub(super) enum Origin {
 
 /// What flags and the environment say in place of the text.
 pub(super) struct Overrides {
-    pub(super) store_url: Option<StoreUrl>,
+    pub(super) store: Said,
     pub(super) grpc: Option<Vec<GrpcAddress>>,
     pub(super) admin: Option<SocketAddr>,
 }
@@ -35,11 +36,11 @@ pub(super) fn validate(
 ) -> Option<Config> {
     scope.refuse_unknown_keys(&root);
     let listen = listen(root.listen, overrides.grpc, overrides.admin, scope);
-    let store = store(root.store, overrides.store_url, scope);
+    let store = store::store(root.store, overrides.store, scope);
     let limits = limits(root.limits, scope);
     let drain = drain(root.drain, scope);
     let inspect = inspect(root.inspect, scope);
-    let namespaces = namespaces(root.namespaces, scope);
+    let namespaces = namespaces(root.namespaces, store.url.is_cluster(), scope);
     if scope.has_faults() {
         return None;
     }
@@ -84,41 +85,6 @@ fn tls_files(written: Field<written::Tls>, scope: &mut Scope<'_>) -> Option<TlsF
         key_file: key_file?,
         client_ca_file,
     })
-}
-
-fn store(
-    written: Option<Field<written::Store>>,
-    url: Option<StoreUrl>,
-    scope: &mut Scope<'_>,
-) -> StoreConfig {
-    let (written, mut scope) = scope.section("store", written);
-    StoreConfig {
-        url: url
-            .or_else(|| scope.read("url", written.url))
-            .unwrap_or(StoreUrl::Memory),
-        budget: scope.checked(
-            "budget",
-            written.budget,
-            defaults::STORE_BUDGET,
-            |budget| !budget.is_zero() && *budget <= defaults::MAX_STORE_BUDGET,
-            &format!(
-                "must be longer than 0 and at most {}",
-                duration_text(defaults::MAX_STORE_BUDGET)
-            ),
-        ),
-        max_memory_bytes: scope
-            .checked(
-                "max_memory",
-                written.max_memory,
-                Size(defaults::MAX_MEMORY_BYTES),
-                |size| size.0 >= defaults::LEAST_MAX_MEMORY_BYTES,
-                &format!(
-                    "must be at least {}",
-                    size_text(defaults::LEAST_MAX_MEMORY_BYTES)
-                ),
-            )
-            .0,
-    }
 }
 
 fn limits(written: Option<Field<written::Limits>>, scope: &mut Scope<'_>) -> Limits {
@@ -189,6 +155,7 @@ fn inspect(written: Option<Field<written::Inspect>>, scope: &mut Scope<'_>) -> I
 /// By name, since the map that was written is.
 fn namespaces(
     written: Option<Field<BTreeMap<String, Field<written::Namespace>>>>,
+    on_cluster: bool,
     scope: &mut Scope<'_>,
 ) -> Vec<Arc<Policy>> {
     let mut scope_of_all = scope.at("namespaces");
@@ -207,7 +174,7 @@ fn namespaces(
         let Some(namespace) = scope.read("", Some(namespace)) else {
             continue;
         };
-        let valid = namespace::policy(&name, namespace, &mut scope);
+        let valid = namespace::policy(&name, namespace, on_cluster, &mut scope);
         namespaces.extend(valid.map(Arc::new));
     }
     namespaces

@@ -278,12 +278,8 @@ mod tests {
         clock::Clock,
         domain::{
             kind::{Accepts, Kind},
-            policy::{
-                Bounds, ContentMismatch, FailureMode, Mode, NamespaceName, Policy, PolicyDraft,
-                Window,
-            },
+            policy::{FailureMode, NamespaceName, Policy, PolicyDraft, Window},
             time::EventTime,
-            time::TimeLimits,
         },
         store::memory::MemoryStore,
         telemetry::counters::Tally,
@@ -322,23 +318,13 @@ mod tests {
     ];
 
     fn policy(name: &str) -> Arc<Policy> {
-        let draft = PolicyDraft {
-            name: NamespaceName::new(name).expect("a good name"),
-            accepts: Accepts::from_kinds([Kind::Keyed]),
-            window: Window::None,
-            place: None,
-            ttl: Duration::from_secs(60),
-            lease: Duration::ZERO,
-            in_flight_retry: Duration::from_millis(200),
-            failure_mode: FailureMode::Closed,
-            content_mismatch: ContentMismatch::DeadLetter,
-            mode: Mode::Enforce,
-            time_limits: TimeLimits::default(),
-            bounds: Bounds::default(),
-            prefix: None,
-            layout: None,
-            digest: None,
-        };
+        let draft = PolicyDraft::new(
+            NamespaceName::new(name).expect("a good name"),
+            Accepts::from_kinds([Kind::Keyed]),
+            Window::None,
+            Duration::from_secs(60),
+            FailureMode::Closed,
+        );
         Arc::new(Policy::new(draft).expect("a good policy"))
     }
 

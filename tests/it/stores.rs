@@ -21,10 +21,7 @@ use dedupd::{
         key::KeyScheme,
         kind::{Accepts, Kind},
         place,
-        policy::{
-            Bounds, ContentMismatch, FailureMode, Mode, NamespaceName, Place, Policy, PolicyDraft,
-            Window,
-        },
+        policy::{FailureMode, NamespaceName, Place, Policy, PolicyDraft, Window},
         reason::Reason,
         time::TimeLimits,
         time::{EventTime, RawTime},
@@ -47,25 +44,19 @@ const BUDGET: Duration = Duration::from_secs(2);
 
 /// A policy of transitions with a guarded window, to be changed by the test.
 pub(crate) fn draft(name: &str) -> PolicyDraft {
+    let window = Window::Buckets {
+        width_ns: 2_000_000_000,
+        guard_ns: 200_000_000,
+    };
     PolicyDraft {
-        name: NamespaceName::new(name).expect("a valid name"),
-        accepts: Accepts::from_kinds([Kind::Transition]),
-        window: Window::Buckets {
-            width_ns: 2_000_000_000,
-            guard_ns: 200_000_000,
-        },
-        place: None,
-        ttl: Duration::from_secs(300),
-        lease: Duration::ZERO,
-        in_flight_retry: Duration::from_millis(200),
-        failure_mode: FailureMode::Closed,
-        content_mismatch: ContentMismatch::DeadLetter,
-        mode: Mode::Enforce,
         time_limits: TimeLimits::new(None, None, dedupd::domain::time::Implausible::DeadLetter),
-        bounds: Bounds::default(),
-        prefix: None,
-        layout: None,
-        digest: None,
+        ..PolicyDraft::new(
+            NamespaceName::new(name).expect("a valid name"),
+            Accepts::from_kinds([Kind::Transition]),
+            window,
+            Duration::from_secs(300),
+            FailureMode::Closed,
+        )
     }
 }
 

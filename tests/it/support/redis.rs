@@ -4,7 +4,6 @@
 //! Redis and cannot meet each other. It lives in a child process because its locale, its version
 //! and its death are what the tests are about. A server in a `static` is never dropped: do not.
 
-use dedupd::{config::StoreUrl, store::redis::target::Target};
 use std::{
     env,
     ffi::OsStr,
@@ -18,6 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use dedupd::store::redis::target::{Access, Address, Endpoint, Password, Secret, Target, Topology};
 use tempfile::TempDir;
 
 const START_TIMEOUT: Duration = Duration::from_secs(10);
@@ -90,13 +90,6 @@ impl RedisServer {
         self.child.id()
     }
 
-    pub(crate) fn target(&self) -> Target {
-        match self.url().parse() {
-            Ok(StoreUrl::Redis(url)) => url.target(),
-            other => panic!("{other:?}"),
-        }
-    }
-
     pub(crate) fn url(&self) -> String {
         self.url_at(self.addr())
     }
@@ -106,6 +99,25 @@ impl RedisServer {
         match &self.options.password {
             Some(password) => format!("redis://:{password}@{addr}"),
             None => format!("redis://{addr}"),
+        }
+    }
+
+    pub(crate) fn target(&self) -> Target {
+        let address = Address {
+            host: self.addr().ip().to_string(),
+            port: self.port,
+        };
+        let password = self.options.password.clone();
+        Target {
+            topology: Topology::Standalone {
+                endpoint: Endpoint::Tcp(address),
+                database: 0,
+            },
+            access: Access {
+                password: password.map(|text| Password::Text(Secret::new(text))),
+                ..Access::default()
+            },
+            wait_replicas: 0,
         }
     }
 
