@@ -368,6 +368,8 @@ pub struct StoreStats {
     pub give_backs_abandoned: u64,
     /// Connections made.
     pub connects: u64,
+    /// Commands' worth of work that a cluster sent on to another server.
+    pub redirections: u64,
 }
 
 pub trait Store: Send + Sync + fmt::Debug {

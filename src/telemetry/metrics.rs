@@ -213,6 +213,11 @@ impl Sources {
             "Connections made to the store",
             stats.connects,
         )?;
+        families.counter(
+            "store_redirections",
+            "Keys that a cluster wanted to be asked for elsewhere",
+            stats.redirections,
+        )?;
         families.gauge(
             "store_queued_events",
             "Events that wait for the store or for its answer",
@@ -286,7 +291,7 @@ mod tests {
     };
 
     /// What dashboards and alerts are written against: families and their label sets.
-    const EXPOSED: [&str; 28] = [
+    const EXPOSED: [&str; 29] = [
         "dedupd_breaker_state{state}",
         "dedupd_breaker_trips_total",
         "dedupd_build_info{version}",
@@ -315,6 +320,7 @@ mod tests {
         "dedupd_store_operation_seconds_sum{operation}",
         "dedupd_store_per_instance",
         "dedupd_store_queued_events",
+        "dedupd_store_redirections_total",
     ];
 
     fn policy(name: &str) -> Arc<Policy> {

@@ -12,7 +12,7 @@ mod late;
 mod order;
 mod overload;
 mod replies;
-mod world;
+pub(crate) mod world;
 
 use std::time::Duration;
 

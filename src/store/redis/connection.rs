@@ -161,6 +161,8 @@ impl Dialer {
 fn client(endpoint: &Endpoint, access: &Access, database: u32) -> Result<Client, DialError> {
     let mut settings = RedisConnectionInfo::default()
         .set_db(i64::from(database))
+        // Not every server knows it, and it is one more command to permit.
+        .set_skip_set_lib_name()
         .set_protocol(ProtocolVersion::RESP3);
     if let Some(user) = &access.user {
         settings = settings.set_username(user);

@@ -473,6 +473,7 @@ impl Store for RedisStore {
             give_backs_kept: of(&self.stats.kept),
             give_backs_abandoned: of(&self.stats.abandoned),
             connects: of(&self.stats.connects),
+            redirections: of(&self.stats.redirected),
         }
     }
 }
