@@ -16,7 +16,7 @@ use super::{
 use crate::store::StoreError;
 
 /// Servers that are asked at a time.
-const ASKED: usize = 5;
+const ASKED: usize = 3;
 /// After the first answer, for the others: one of them may have been cut off and know an old map.
 const WAIT_FOR_OTHERS: Duration = Duration::from_millis(100);
 
