@@ -11,8 +11,7 @@ use dedupd::{
         identity::RawIdentity,
         kind::{Accepts, Kind},
         policy::{
-            Bounds, ContentMismatch, DEFAULT_IN_FLIGHT_RETRY, DEFAULT_JITTER_RADIUS_M, FailureMode,
-            Mode, NamespaceName, Place, Policy, PolicyDraft, Window,
+            DEFAULT_JITTER_RADIUS_M, FailureMode, NamespaceName, Place, Policy, PolicyDraft, Window,
         },
         reason::Reason,
         time::{EventTime, RawTime},
@@ -142,21 +141,15 @@ async fn run(
         .transpose()
         .map_err(|fault| fault.message)?;
     let draft = PolicyDraft {
-        name: NamespaceName::new("aircraft").map_err(|fault| fault.message)?,
-        accepts: Accepts::from_kinds([Kind::Ping]),
-        window,
         place,
-        ttl: Duration::from_secs(6 * 3600),
-        lease: Duration::ZERO,
-        in_flight_retry: DEFAULT_IN_FLIGHT_RETRY,
-        failure_mode: FailureMode::Closed,
-        content_mismatch: ContentMismatch::DeadLetter,
-        mode: Mode::Enforce,
         time_limits: TimeLimits::new(None, None, Implausible::DeadLetter),
-        bounds: Bounds::default(),
-        prefix: None,
-        layout: None,
-        digest: None,
+        ..PolicyDraft::new(
+            NamespaceName::new("aircraft").map_err(|fault| fault.message)?,
+            Accepts::from_kinds([Kind::Ping]),
+            window,
+            Duration::from_secs(6 * 3600),
+            FailureMode::Closed,
+        )
     };
     let policy = Arc::new(Policy::new(draft).map_err(|faults| format!("{faults:?}"))?);
     let clock = Clock::manual(EventTime::from_unix_nanos(0));

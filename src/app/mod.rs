@@ -41,7 +41,7 @@ use crate::{
     store::{
         Store,
         memory::MemoryStore,
-        redis::{RedisOptions, RedisStore, UrlError},
+        redis::{RedisOptions, RedisStore, target::Target},
     },
     telemetry::{
         logs,
@@ -89,8 +89,6 @@ enum Failure {
     Bind(#[from] BindFault),
     #[error(transparent)]
     Tls(#[from] TlsFault),
-    #[error("store.url: {0}")]
-    StoreUrl(#[from] UrlError),
     #[error("{0} ended, which it must not")]
     Task(String),
     #[error("gRPC cannot be served any more: {0}")]
@@ -105,7 +103,7 @@ impl Failure {
     /// As in `sysexits.h`, and 128 + 2 as a shell says of SIGINT.
     fn exit_code(&self) -> ExitCode {
         match self {
-            Failure::Tls(_) | Failure::StoreUrl(_) => 64,
+            Failure::Tls(_) => 64,
             Failure::Bind(_) => 69,
             Failure::Task(_) | Failure::Servers(_) => 70,
             Failure::System(_) => 71,
@@ -203,7 +201,7 @@ impl Service {
         tasks: &mut Tasks,
     ) -> Result<Self, Failure> {
         let clock = Clock::system();
-        let store = open_store(config, &clock, tasks)?;
+        let store = open_store(config, &clock, tasks);
         let max_events = config.limits.max_events_per_request;
         let mut engine = Engine::new(config.namespaces.clone(), store, clock.clone(), max_events);
         if config.needs_local_store() {
@@ -297,11 +295,7 @@ impl Service {
     }
 }
 
-fn open_store(
-    config: &Config,
-    clock: &Clock,
-    tasks: &mut Tasks,
-) -> Result<Arc<dyn Store>, UrlError> {
+fn open_store(config: &Config, clock: &Clock, tasks: &mut Tasks) -> Arc<dyn Store> {
     match &config.store.url {
         StoreUrl::Memory => {
             let store = Arc::new(MemoryStore::new(
@@ -316,22 +310,22 @@ fn open_store(
                     ticking.tick();
                 }
             });
-            Ok(store)
+            store
         }
-        StoreUrl::Redis(url) => {
+        StoreUrl::Redis(target) => {
             let schemes: Vec<KeyScheme> = config
                 .namespaces
                 .iter()
                 .map(|policy| policy.scheme().clone())
                 .collect();
             let (store, work) = RedisStore::new(RedisOptions {
-                url: url.expose().to_owned(),
+                target: Target::clone(target),
                 budget: config.store.budget,
                 schemes: schemes.into(),
                 max_queued_events: MAX_QUEUED_EVENTS.max(config.limits.max_events_per_request),
-            })?;
+            });
             tasks.start("the store's work", work);
-            Ok(Arc::new(store))
+            Arc::new(store)
         }
     }
 }

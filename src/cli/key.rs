@@ -34,10 +34,17 @@ const MAX_LINE_BYTES: u64 = 64 << 10;
 pub fn key(options: &KeyOptions) -> ExitCode {
     let flags = Flags {
         config: options.config.config.clone(),
+        without_store_files: true,
         ..Flags::default()
     };
-    // Where claims are kept and where to listen plays no part here.
-    let environment = |name: &str| env::var_os(name).filter(|_| name.starts_with("DEDUPD_CONFIG"));
+    // On a cluster keys have another layout; where to listen plays no part here.
+    let environment = |name: &str| {
+        env::var_os(name).filter(|_| {
+            ["DEDUPD_CONFIG", "DEDUPD_STORE"]
+                .iter()
+                .any(|ours| name.starts_with(ours))
+        })
+    };
     let config = match config::load(&flags, &environment) {
         Ok((config, _)) => config,
         Err(errors) => return refuse(&errors),

@@ -40,8 +40,9 @@ pub enum Command {
 pub struct ServeOptions {
     #[command(flatten)]
     config: ConfigOption,
-    /// Where claims are kept, without a password: memory:// or redis://host:port/database
-    /// [env: DEDUPD_STORE_URL, which may hold one]
+    /// Where claims are kept, without a password: memory://, redis://host:port/database,
+    /// redis-sentinel://host,host/service/database, redis-cluster://host,host; with TLS rediss…
+    /// [env: DEDUPD_STORE_URL, which may hold one, or DEDUPD_STORE_PASSWORD]
     #[arg(long, value_name = "URL")]
     store: Option<String>,
     /// Where gRPC listens: IP:PORT or unix:PATH, once for each [env: DEDUPD_GRPC_LISTEN,
@@ -130,6 +131,7 @@ impl ServeOptions {
             grpc_listen: self.grpc_listen.clone(),
             admin_listen: self.admin_listen.clone(),
             log_format: self.log_format,
+            without_store_files: false,
         };
         config::load(&flags, &|name| env::var_os(name))
     }

@@ -33,11 +33,7 @@ impl FromStr for GrpcAddress {
         };
         // gRPC also names absolute paths as unix:///path.
         let path = path.strip_prefix("//").unwrap_or(path);
-        if !(1..=MAX_SOCKET_PATH_BYTES).contains(&path.len()) || path.contains('\0') {
-            return Err(format!(
-                "the path of a Unix socket has 1 to {MAX_SOCKET_PATH_BYTES} bytes, none of them zero"
-            ));
-        }
+        check_socket_path(path)?;
         Ok(GrpcAddress::Unix(path.into()))
     }
 }
@@ -49,6 +45,15 @@ impl fmt::Display for GrpcAddress {
             GrpcAddress::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
+}
+
+pub(super) fn check_socket_path(path: &str) -> Result<(), String> {
+    if (1..=MAX_SOCKET_PATH_BYTES).contains(&path.len()) && !path.contains('\0') {
+        return Ok(());
+    }
+    Err(format!(
+        "the path of a Unix socket has 1 to {MAX_SOCKET_PATH_BYTES} bytes, none of them zero"
+    ))
 }
 
 pub(super) fn parse_tcp(text: &str) -> Result<SocketAddr, String> {

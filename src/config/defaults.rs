@@ -20,6 +20,12 @@ pub const ADMIN_LISTEN: SocketAddr = loopback(9_461);
 pub const STORE_BUDGET: Duration = Duration::from_millis(50);
 /// Longer than this a caller has given up.
 pub const MAX_STORE_BUDGET: Duration = Duration::from_secs(10);
+/// The primary alone, as the seeds' consumers do.
+pub const WAIT_REPLICAS: u32 = 0;
+/// A primary with more replicas than this is no store for claims.
+pub const MAX_WAIT_REPLICAS: u32 = 5;
+/// A bundle of all public authorities has a quarter of it.
+pub const MAX_STORE_FILE_BYTES: u64 = MIB;
 /// Some five million claims, and less than a node's spare memory.
 pub const MAX_MEMORY_BYTES: u64 = 1 << 30;
 /// Some two million claims: an hour of 600 events a second.

@@ -11,7 +11,7 @@ use crate::domain::policy::{FailureMode, Policy};
 pub use self::{
     address::GrpcAddress,
     source::{Flags, load},
-    store_url::{RedisUrl, StoreUrl, redact_user_info},
+    store_url::{StoreUrl, redact_user_info},
 };
 
 pub mod defaults;
@@ -25,6 +25,8 @@ mod quantity;
 mod address;
 
 mod store_url;
+
+mod store;
 
 mod scope;
 
@@ -81,6 +83,7 @@ pub struct TlsFiles {
 
 #[derive(Clone, Debug)]
 pub struct StoreConfig {
+    /// With what the other keys add to it.
     pub url: StoreUrl,
     /// For one operation, counted from when it is sent.
     pub budget: Duration,

@@ -11,11 +11,12 @@ use super::{
     written::{self, Field, Limit, Or},
 };
 use crate::domain::{
+    key::Layout,
     kind::{Accepts, Kind},
     place::Region,
     policy::{
-        Bounds, ContentMismatch, DEFAULT_IN_FLIGHT_RETRY, DEFAULT_JITTER_RADIUS_M, FailureMode,
-        MAX_SPAN, Mode, NamespaceName, Place, Policy, PolicyDraft, Window,
+        Bounds, DEFAULT_JITTER_RADIUS_M, FailureMode, MAX_SPAN, NamespaceName, Place, Policy,
+        PolicyDraft, Window,
     },
     time::{DEFAULT_MAX_AGE, DEFAULT_MAX_FUTURE, Implausible, TimeLimits},
 };
@@ -24,6 +25,7 @@ use crate::domain::{
 pub(super) fn policy(
     name: &str,
     written: written::Namespace,
+    on_cluster: bool,
     scope: &mut Scope<'_>,
 ) -> Option<Policy> {
     scope.refuse_unknown_keys(&written);
@@ -44,23 +46,29 @@ pub(super) fn policy(
     let prefix = key_scope.read("prefix", key.prefix);
     let layout = key_scope.read("layout", key.layout);
     let digest = key_scope.read("digest", key.digest);
-    let draft = PolicyDraft {
-        name: name.ok()?,
-        accepts: accepts?,
-        window: window?,
+    let unsaid = PolicyDraft::new(
+        name.ok()?,
+        accepts?,
+        window?,
+        ttl.unwrap_or(MAX_SPAN),
+        failure_mode.unwrap_or(FailureMode::Closed),
+    );
+    let mut draft = PolicyDraft {
         place,
-        ttl: ttl.unwrap_or(MAX_SPAN),
-        lease: lease.unwrap_or_default(),
-        in_flight_retry: in_flight_retry.unwrap_or(DEFAULT_IN_FLIGHT_RETRY),
-        failure_mode: failure_mode.unwrap_or(FailureMode::Closed),
-        content_mismatch: content_mismatch.unwrap_or(ContentMismatch::DeadLetter),
-        mode: mode.unwrap_or(Mode::Enforce),
+        lease: lease.unwrap_or(unsaid.lease),
+        in_flight_retry: in_flight_retry.unwrap_or(unsaid.in_flight_retry),
+        content_mismatch: content_mismatch.unwrap_or(unsaid.content_mismatch),
+        mode: mode.unwrap_or(unsaid.mode),
         time_limits,
         bounds,
         prefix,
         layout,
         digest,
+        ..unsaid
     };
+    if on_cluster {
+        lay_out_for_cluster(&mut draft, scope);
+    }
     match Policy::new(draft) {
         Ok(policy) => Some(policy),
         Err(faults) => {
@@ -69,6 +77,18 @@ pub(super) fn policy(
             }
             None
         }
+    }
+}
+
+/// A cluster takes no command over keys of several slots.
+fn lay_out_for_cluster(draft: &mut PolicyDraft, scope: &mut Scope<'_>) {
+    match draft.layout {
+        None if draft.has_guards() => draft.layout = Some(Layout::Tagged),
+        Some(Layout::Plain) if draft.has_guards() => scope.at("key.layout").fault(
+            "plain spreads an event's keys over the slots of the cluster, and a guard, a sliding or a \
+             session window looks at several of them at once: write tagged, or leave it out",
+        ),
+        None | Some(Layout::Plain | Layout::Tagged) => {}
     }
 }
 

@@ -6,13 +6,16 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Config,
+    Config, StoreConfig, StoreUrl,
     quantity::{duration_text, size_text},
 };
-use crate::domain::{
-    key::Digest,
-    policy::{Bounds, ContentMismatch, Policy, Window},
-    time::{Implausible, TimeLimits},
+use crate::{
+    domain::{
+        key::Digest,
+        policy::{Bounds, ContentMismatch, Policy, Window},
+        time::{Implausible, TimeLimits},
+    },
+    store::redis::target::{Access, Password, Tls, Topology},
 };
 
 impl Config {
@@ -35,12 +38,7 @@ impl Config {
         }
         json!({
             "listen": listen,
-            "store": {
-                "url": self.store.url.to_string(),
-                "budget": duration_text(self.store.budget),
-                "max_memory": size_text(self.store.max_memory_bytes),
-                "max_local_memory": size_text(self.store.max_local_memory_bytes),
-            },
+            "store": store(&self.store),
             "limits": {
                 "max_events_per_request": self.limits.max_events_per_request,
                 "max_request_bytes": size_text(self.limits.max_request_bytes as u64),
@@ -53,6 +51,43 @@ impl Config {
             "inspect": { "allow_forget": self.inspect.allow_forget },
             "namespaces": namespaces,
         })
+    }
+}
+
+/// User and password in the URL stand for those that take effect, wherever they were given.
+fn store(config: &StoreConfig) -> Value {
+    let mut shown = json!({
+        "url": config.url.to_string(),
+        "budget": duration_text(config.budget),
+        "max_memory": size_text(config.max_memory_bytes),
+        "max_local_memory": size_text(config.max_local_memory_bytes),
+    });
+    let StoreUrl::Redis(target) = &config.url else {
+        return shown;
+    };
+    shown["wait_replicas"] = target.wait_replicas.into();
+    show_files(&target.access, &mut shown);
+    if let Topology::Sentinel { access, .. } = &target.topology {
+        shown["sentinel"] = json!({});
+        if access.user.is_some() {
+            shown["sentinel"]["user"] = "***".into();
+        }
+        show_files(access, &mut shown["sentinel"]);
+    }
+    shown
+}
+
+fn show_files(access: &Access, shown: &mut Value) {
+    match &access.password {
+        Some(Password::File(path)) => shown["password_file"] = json!(path),
+        Some(Password::Text(_)) | None => {}
+    }
+    if let Some(Tls { ca, identity }) = &access.tls {
+        shown["tls"] = json!({
+            "ca": ca,
+            "certificate": identity.as_ref().map(|identity| &identity.certificate),
+            "key": identity.as_ref().map(|identity| &identity.key),
+        });
     }
 }
 

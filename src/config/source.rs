@@ -17,16 +17,19 @@ use super::{
     address::parse_tcp,
     defaults,
     scope::Scope,
+    store::{Files, Reported, Said},
     store_url::has_password,
     validate::{Origin, Overrides, validate},
     written::{Root, Written},
 };
+use crate::store::redis::target::Secret;
 
 const BUILT_IN: &str = include_str!("built_in.yaml");
 
 const CONFIG: &str = "DEDUPD_CONFIG";
 const CONFIG_INLINE: &str = "DEDUPD_CONFIG_INLINE";
 const STORE_URL: &str = "DEDUPD_STORE_URL";
+pub(super) const STORE_PASSWORD: &str = "DEDUPD_STORE_PASSWORD";
 const GRPC_LISTEN: &str = "DEDUPD_GRPC_LISTEN";
 const ADMIN_LISTEN: &str = "DEDUPD_ADMIN_LISTEN";
 const LOG_FORMAT: &str = "DEDUPD_LOG_FORMAT";
@@ -39,6 +42,8 @@ pub struct Flags {
     pub grpc_listen: Vec<String>,
     pub admin_listen: Option<String>,
     pub log_format: Option<LogFormat>,
+    /// The files that the store needs lie elsewhere: they are not looked at.
+    pub without_store_files: bool,
 }
 
 /// Reads and validates the configuration that flags, `environment` (a variable's name → its value)
@@ -92,9 +97,22 @@ fn overrides(
     let store_url = said("--store", flags.store.clone(), STORE_URL);
     let grpc = said("--grpc-listen", flag_addresses, GRPC_LISTEN);
     let admin = said("--admin-listen", flags.admin_listen.clone(), ADMIN_LISTEN);
+    let store_url = store_url.map(|(source, text)| {
+        scope
+            .read(source, Some(store_url_of(source, &text)))
+            .ok_or(Reported)
+    });
+    let files = if flags.without_store_files {
+        Files::Elsewhere
+    } else {
+        Files::Here
+    };
     Overrides {
-        store_url: store_url
-            .and_then(|(source, text)| scope.read(source, Some(store_url_of(source, &text)))),
+        store: Said {
+            url: store_url,
+            password: store_password(environment, scope),
+            files,
+        },
         grpc: grpc.and_then(|(source, text)| {
             let addresses = text
                 .split(',')
@@ -103,6 +121,24 @@ fn overrides(
         }),
         admin: admin.and_then(|(source, text)| scope.read(source, Some(parse_tcp(text.trim())))),
     }
+}
+
+/// Like a file's, a secret in a variable often ends with a line break.
+fn store_password(
+    environment: &dyn Fn(&str) -> Option<OsString>,
+    scope: &mut Scope<'_>,
+) -> Option<Result<Secret, Reported>> {
+    environment(STORE_PASSWORD)?;
+    let password = variable(STORE_PASSWORD, environment, scope).ok_or(Reported);
+    Some(password.and_then(|text| match text.trim_end() {
+        "" => {
+            scope
+                .at(STORE_PASSWORD)
+                .fault("holds nothing but white space");
+            Err(Reported)
+        }
+        password => Ok(Secret::new(password.to_owned())),
+    }))
 }
 
 fn store_url_of(source: &str, text: &str) -> Result<StoreUrl, String> {

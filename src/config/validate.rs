@@ -7,6 +7,7 @@ use super::{
     namespace,
     quantity::{duration_text, size_text},
     scope::{Scope, shown_key},
+    store::{self, Said},
     written::{self, Field, Size},
 };
 use crate::domain::policy::{FailureMode, Policy};
@@ -21,7 +22,7 @@ pub(super) enum Origin {
 
 /// What flags and the environment say in place of the text.
 pub(super) struct Overrides {
-    pub(super) store_url: Option<StoreUrl>,
+    pub(super) store: Said,
     pub(super) grpc: Option<Vec<GrpcAddress>>,
     pub(super) admin: Option<SocketAddr>,
 }
@@ -35,12 +36,12 @@ pub(super) fn validate(
 ) -> Option<Config> {
     scope.refuse_unknown_keys(&root);
     let listen = listen(root.listen, overrides.grpc, overrides.admin, scope);
-    let in_memory = is_memory(overrides.store_url.as_ref(), root.store.as_ref());
-    let store = store(root.store, overrides.store_url, scope);
+    let in_memory = store::is_memory(&overrides.store, root.store.as_ref());
+    let store = store::store(root.store, overrides.store, scope);
     let limits = limits(root.limits, scope);
     let drain = drain(root.drain, scope);
     let inspect = inspect(root.inspect, scope);
-    let namespaces = namespaces(root.namespaces, scope);
+    let namespaces = namespaces(root.namespaces, store.url.is_cluster(), scope);
     if in_memory {
         refuse_local(&namespaces, scope);
     }
@@ -88,54 +89,6 @@ fn tls_files(written: Field<written::Tls>, scope: &mut Scope<'_>) -> Option<TlsF
         key_file: key_file?,
         client_ca_file,
     })
-}
-
-fn store(
-    written: Option<Field<written::Store>>,
-    url: Option<StoreUrl>,
-    scope: &mut Scope<'_>,
-) -> StoreConfig {
-    let (written, mut scope) = scope.section("store", written);
-    StoreConfig {
-        url: url
-            .or_else(|| scope.read("url", written.url))
-            .unwrap_or(StoreUrl::Memory),
-        budget: scope.checked(
-            "budget",
-            written.budget,
-            defaults::STORE_BUDGET,
-            |budget| !budget.is_zero() && *budget <= defaults::MAX_STORE_BUDGET,
-            &format!(
-                "must be longer than 0 and at most {}",
-                duration_text(defaults::MAX_STORE_BUDGET)
-            ),
-        ),
-        max_memory_bytes: memory_bytes(
-            "max_memory",
-            written.max_memory,
-            defaults::MAX_MEMORY_BYTES,
-            &mut scope,
-        ),
-        max_local_memory_bytes: memory_bytes(
-            "max_local_memory",
-            written.max_local_memory,
-            defaults::MAX_LOCAL_MEMORY_BYTES,
-            &mut scope,
-        ),
-    }
-}
-
-fn memory_bytes(
-    key: &str,
-    written: Option<Field<Size>>,
-    default: u64,
-    scope: &mut Scope<'_>,
-) -> u64 {
-    let least = defaults::LEAST_MAX_MEMORY_BYTES;
-    let rule = format!("must be at least {}", size_text(least));
-    scope
-        .checked(key, written, Size(default), |size| size.0 >= least, &rule)
-        .0
 }
 
 fn limits(written: Option<Field<written::Limits>>, scope: &mut Scope<'_>) -> Limits {
@@ -206,6 +159,7 @@ fn inspect(written: Option<Field<written::Inspect>>, scope: &mut Scope<'_>) -> I
 /// By name, since the map that was written is.
 fn namespaces(
     written: Option<Field<BTreeMap<String, Field<written::Namespace>>>>,
+    on_cluster: bool,
     scope: &mut Scope<'_>,
 ) -> Vec<Arc<Policy>> {
     let mut scope_of_all = scope.at("namespaces");
@@ -224,24 +178,10 @@ fn namespaces(
         let Some(namespace) = scope.read("", Some(namespace)) else {
             continue;
         };
-        let valid = namespace::policy(&name, namespace, &mut scope);
+        let valid = namespace::policy(&name, namespace, on_cluster, &mut scope);
         namespaces.extend(valid.map(Arc::new));
     }
     namespaces
-}
-
-/// `memory://` is meant, and does not only stand in for a URL that is wrong.
-fn is_memory(url: Option<&StoreUrl>, written: Option<&Field<written::Store>>) -> bool {
-    let written_url = match written {
-        None => None,
-        Some(Ok(store)) => store.url.as_ref(),
-        Some(Err(_)) => return false,
-    };
-    match (url, written_url) {
-        (Some(url), _) | (None, Some(Ok(url))) => *url == StoreUrl::Memory,
-        (None, Some(Err(_))) => false,
-        (None, None) => true,
-    }
 }
 
 /// What is in this process is never away.

@@ -83,8 +83,23 @@ sections! {
     Store {
         url: StoreUrl,
         budget: Duration,
+        user: String,
+        password_file: PathBuf,
+        tls: StoreTls,
+        sentinel: Sentinel,
+        wait_replicas: u64,
         max_memory: Size,
         max_local_memory: Size,
+    }
+    StoreTls {
+        ca: PathBuf,
+        certificate: PathBuf,
+        key: PathBuf,
+    }
+    Sentinel {
+        user: String,
+        password_file: PathBuf,
+        tls: StoreTls,
     }
     Limits {
         max_events_per_request: u64,
@@ -288,7 +303,7 @@ impl Written for SocketAddr {
 
 impl Written for StoreUrl {
     fn read(value: Value) -> Field<Self> {
-        text(value, "a URL, memory:// or redis://host:port/database")?.parse()
+        text(value, "a URL, such as memory:// or redis://host:6379/0")?.parse()
     }
 }
 

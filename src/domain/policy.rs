@@ -18,7 +18,7 @@ use super::{
 pub const MAX_SPAN: Duration = Duration::from_secs(3_653 * 86_400);
 
 /// A polling hint: how soon to ask again while another holds the claim.
-pub const DEFAULT_IN_FLIGHT_RETRY: Duration = Duration::from_millis(200);
+const DEFAULT_IN_FLIGHT_RETRY: Duration = Duration::from_millis(200);
 /// Twice the usual error of a receiver with open sky.
 pub const DEFAULT_JITTER_RADIUS_M: f64 = 20.0;
 
@@ -214,6 +214,54 @@ pub struct PolicyDraft {
     pub digest: Option<Digest>,
 }
 
+impl PolicyDraft {
+    /// From what must be said of a namespace; the rest as where nothing is said.
+    pub fn new(
+        name: NamespaceName,
+        accepts: Accepts,
+        window: Window,
+        ttl: Duration,
+        failure_mode: FailureMode,
+    ) -> Self {
+        Self {
+            name,
+            accepts,
+            window,
+            place: None,
+            ttl,
+            lease: Duration::ZERO,
+            in_flight_retry: DEFAULT_IN_FLIGHT_RETRY,
+            failure_mode,
+            content_mismatch: ContentMismatch::DeadLetter,
+            mode: Mode::Enforce,
+            time_limits: TimeLimits::default(),
+            bounds: Bounds::default(),
+            prefix: None,
+            layout: None,
+            digest: None,
+        }
+    }
+
+    /// A plan may look at more than its primary key.
+    pub fn has_guards(&self) -> bool {
+        let Guards { time_ns, space_m } = guards(self.window, self.accepts, self.place.as_ref());
+        time_ns > 0 || space_m > 0.0
+    }
+}
+
+/// The time guard G and the space guard R. A session's gap is inclusive, a guard is not.
+fn guards(window: Window, accepts: Accepts, place: Option<&Place>) -> Guards {
+    let time_ns = match window {
+        Window::Buckets { guard_ns, .. } => guard_ns,
+        Window::Session { gap_ns } => gap_ns.saturating_add(1),
+        Window::None => 0,
+    };
+    let space_m = place
+        .filter(|_| accepts.ping)
+        .map_or(0.0, |place| place.guard_m);
+    Guards { time_ns, space_m }
+}
+
 /// A namespace's rules, consistent.
 #[derive(Clone, Debug)]
 pub struct Policy {
@@ -334,20 +382,8 @@ impl Policy {
         &self.scheme
     }
 
-    /// The time guard G and the space guard R. A session's gap is inclusive, a guard is not.
     pub fn guards(&self) -> Guards {
-        let time_ns = match self.window {
-            Window::Buckets { guard_ns, .. } => guard_ns,
-            Window::Session { gap_ns } => gap_ns + 1,
-            Window::None => 0,
-        };
-        Guards {
-            time_ns,
-            space_m: self
-                .place
-                .filter(|_| self.accepts.ping)
-                .map_or(0.0, |place| place.guard_m),
-        }
+        guards(self.window, self.accepts, self.place.as_ref())
     }
 
     /// The canonical line that every instance sharing a store must agree on, up to the `;`.

@@ -130,7 +130,10 @@ async fn recover(engine: &Engine, report: &KeeperReport) {
         engine
             .breaker()
             .probe_planned(clock.monotonic_ms() + delay.as_millis() as u64);
-        time::sleep(delay).await;
+        tokio::select! {
+            () = time::sleep(delay) => {}
+            () = engine.store().reconnected() => {}
+        }
     }
     engine.breaker().probe_answered();
     report.contacted.send_replace(true);
@@ -174,6 +177,11 @@ async fn assert_contract(
     let theirs = match engine.store().assert_contract(assertion).await {
         Ok(theirs) => Ok(theirs),
         Err(error) if error.is_outage() => return Err(error),
+        // It says nothing of the contract, and the next look may find it.
+        Err(error) if error.is_transient() => {
+            tracing::warn!(namespace = %name, %error, "could not look at the contract in the store");
+            return Ok(());
+        }
         // One bad key is this namespace's trouble alone.
         Err(error) => Err(format!(
             "the contract under dedupd:contract:{name} cannot be read or written: {error}; \

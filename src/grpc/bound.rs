@@ -83,13 +83,9 @@ mod tests {
             event::RawEvent,
             identity::RawIdentity,
             kind::{Accepts, Kind},
-            policy::{
-                Bounds, DEFAULT_IN_FLIGHT_RETRY, FailureMode, MAX_SPAN, Mode, NamespaceName,
-                PolicyDraft, Window,
-            },
+            policy::{FailureMode, MAX_SPAN, NamespaceName, PolicyDraft, Window},
             reason::Reason,
             time::EventTime,
-            time::TimeLimits,
         },
         engine::{Engine, admit::AdmitOptions},
         grpc::{encode, proto as pb},
@@ -108,21 +104,14 @@ mod tests {
             },
         };
         let draft = PolicyDraft {
-            name: NamespaceName::new("bound").expect("a name"),
-            accepts: Accepts::from_kinds([kind]),
-            window,
-            place: None,
-            ttl: MAX_SPAN,
             lease: MAX_SPAN,
-            in_flight_retry: DEFAULT_IN_FLIGHT_RETRY,
-            failure_mode: FailureMode::Closed,
-            content_mismatch: ContentMismatch::DeadLetter,
-            mode: Mode::Enforce,
-            time_limits: TimeLimits::default(),
-            bounds: Bounds::default(),
-            prefix: None,
-            layout: None,
-            digest: None,
+            ..PolicyDraft::new(
+                NamespaceName::new("bound").expect("a name"),
+                Accepts::from_kinds([kind]),
+                window,
+                MAX_SPAN,
+                FailureMode::Closed,
+            )
         };
         Policy::new(draft).expect("a policy")
     }

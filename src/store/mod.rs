@@ -109,6 +109,8 @@ pub enum StoreError {
     Moved,
     #[error("the cluster is down")]
     ClusterDown,
+    #[error("the server of the cluster that has the key is down; others are up")]
+    ShardDown,
     #[error("the store asks to try again")]
     TryAgain,
     #[error("the store is busy with a script")]
@@ -124,7 +126,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    pub const ALL: [StoreError; 19] = [
+    pub const ALL: [StoreError; 20] = [
         StoreError::Timeout,
         StoreError::Connection,
         StoreError::Overloaded,
@@ -138,6 +140,7 @@ impl StoreError {
         StoreError::NoReplicas,
         StoreError::Moved,
         StoreError::ClusterDown,
+        StoreError::ShardDown,
         StoreError::TryAgain,
         StoreError::Busy,
         StoreError::Denied,
@@ -162,6 +165,7 @@ impl StoreError {
             StoreError::NoReplicas => "noreplicas",
             StoreError::Moved => "moved",
             StoreError::ClusterDown => "clusterdown",
+            StoreError::ShardDown => "sharddown",
             StoreError::TryAgain => "tryagain",
             StoreError::Busy => "busy",
             StoreError::Denied => "denied",
@@ -180,20 +184,38 @@ impl StoreError {
             | StoreError::ReadOnly
             | StoreError::Loading
             | StoreError::MisConfigured
+            | StoreError::NoReplicas
             | StoreError::ClusterDown => true,
             StoreError::Overloaded
             | StoreError::Full
             | StoreError::WrongType
             | StoreError::OutOfMemory
             | StoreError::NoScript
-            | StoreError::NoReplicas
             | StoreError::Moved
+            | StoreError::ShardDown
             | StoreError::TryAgain
             | StoreError::Busy
             | StoreError::Denied
             | StoreError::Protocol
             | StoreError::Other => false,
         }
+    }
+}
+
+impl StoreError {
+    /// The same may work a little later, and says nothing about what is stored.
+    pub const fn is_transient(self) -> bool {
+        matches!(
+            self,
+            StoreError::Overloaded
+                | StoreError::Full
+                | StoreError::OutOfMemory
+                | StoreError::NoScript
+                | StoreError::Moved
+                | StoreError::ShardDown
+                | StoreError::TryAgain
+                | StoreError::Busy
+        )
     }
 }
 
@@ -348,6 +370,8 @@ pub struct StoreStats {
     pub give_backs_abandoned: u64,
     /// Connections made.
     pub connects: u64,
+    /// Commands' worth of work that a cluster sent on to another server.
+    pub redirections: u64,
 }
 
 pub trait Store: Send + Sync + fmt::Debug {

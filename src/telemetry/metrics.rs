@@ -216,6 +216,11 @@ impl Sources {
             "Connections made to the store",
             stats.connects,
         )?;
+        families.counter(
+            "store_redirections",
+            "Keys that a cluster wanted to be asked for elsewhere",
+            stats.redirections,
+        )?;
         families.gauge(
             "store_queued_events",
             "Events that wait for the store or for its answer",
@@ -313,19 +318,15 @@ mod tests {
         clock::Clock,
         domain::{
             kind::{Accepts, Kind},
-            policy::{
-                Bounds, ContentMismatch, FailureMode, Mode, NamespaceName, Policy, PolicyDraft,
-                Window,
-            },
+            policy::{FailureMode, NamespaceName, Policy, PolicyDraft, Window},
             time::EventTime,
-            time::TimeLimits,
         },
         store::memory::MemoryStore,
         telemetry::counters::Tally,
     };
 
     /// What dashboards and alerts are written against: families and their label sets.
-    const EXPOSED: [&str; 33] = [
+    const EXPOSED: [&str; 34] = [
         "dedupd_breaker_state{state}",
         "dedupd_breaker_trips_total",
         "dedupd_build_info{version}",
@@ -359,26 +360,17 @@ mod tests {
         "dedupd_store_operation_seconds_sum{operation}",
         "dedupd_store_per_instance",
         "dedupd_store_queued_events",
+        "dedupd_store_redirections_total",
     ];
 
     fn policy(name: &str) -> Arc<Policy> {
-        let draft = PolicyDraft {
-            name: NamespaceName::new(name).expect("a good name"),
-            accepts: Accepts::from_kinds([Kind::Keyed]),
-            window: Window::None,
-            place: None,
-            ttl: Duration::from_secs(60),
-            lease: Duration::ZERO,
-            in_flight_retry: Duration::from_millis(200),
-            failure_mode: FailureMode::Closed,
-            content_mismatch: ContentMismatch::DeadLetter,
-            mode: Mode::Enforce,
-            time_limits: TimeLimits::default(),
-            bounds: Bounds::default(),
-            prefix: None,
-            layout: None,
-            digest: None,
-        };
+        let draft = PolicyDraft::new(
+            NamespaceName::new(name).expect("a good name"),
+            Accepts::from_kinds([Kind::Keyed]),
+            Window::None,
+            Duration::from_secs(60),
+            FailureMode::Closed,
+        );
         Arc::new(Policy::new(draft).expect("a good policy"))
     }
 

@@ -51,7 +51,7 @@ fn objects(output: &Output) -> Vec<Value> {
 fn check_ends_with_its_codes_and_names_every_error() {
     const OK: &str = "store: { url: 'redis://:hunter2@host' }\n\
                       namespaces: { a: { accepts: [keyed], window: none, ttl: 5m, failure_mode: closed } }";
-    const BAD: &str = "store: { url: 'rediss://:hunter2@host' }\n\
+    const BAD: &str = "store: { url: 'rediss://:hunter2@host,host' }\n\
                        namespaces: { a: { accepts: [keyed], ttl: -5m, failure_mode: local } }";
     type Row<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], i32, &'a [&'a str]);
     let rows: [Row; 9] = [
@@ -62,7 +62,7 @@ fn check_ends_with_its_codes_and_names_every_error() {
             &[("DEDUPD_CONFIG_INLINE", BAD)],
             64,
             &[
-                "store.url: rediss:// is not in this version yet",
+                "store.url: several hosts are for redis-sentinel://",
                 "namespaces.a.window: is required",
                 "namespaces.a.ttl: \"-5m\" is negative",
             ],
@@ -143,7 +143,7 @@ fn check_prints_what_takes_effect() {
         shown["listen"]["grpc"],
         json!(["[::1]:0", "unix:/tmp/d.sock"])
     );
-    assert_eq!(shown["store"]["url"], "redis://***@host/2");
+    assert_eq!(shown["store"]["url"], "redis://***:***@host:6379/2");
     let doors = &shown["namespaces"]["doors"];
     assert_eq!(doors["window"], json!({ "sliding": "200ms" }));
     assert_eq!(doors["ttl"], "1m30s");
@@ -180,6 +180,27 @@ fn key_takes_the_built_in_namespace_of_the_events_kind() {
         json!(["transitions", "d|f|X|#7", 1]),
     ];
     assert_eq!(rows, expected);
+}
+
+#[test]
+fn key_knows_the_layout_of_a_cluster_and_needs_no_files_of_the_store() {
+    let config = "store: { user: app, password_file: /does/not/exist }\n\
+                  namespaces: { doors: { accepts: [transition], window: { sliding: 1s }, ttl: 5m, failure_mode: open } }";
+    let event = r#"{"transition": {"deviceId": "d", "fenceId": "f", "kind": 1, "sequence": "7"}, "occurredAtUnixNanos": "1"}"#;
+    let keys = |url| {
+        let environment = [("DEDUPD_CONFIG_INLINE", config), ("DEDUPD_STORE_URL", url)];
+        let output = dedupd(&["key", "--no-time-limits"], &environment, event);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        objects(&output)[0]["keys"].clone()
+    };
+    let plain = keys("redis://host");
+    let digest = plain[0].as_str().expect("a key").replace("doors:", "");
+    let tagged = keys("redis-cluster://host");
+    let tagged = tagged[0].as_str().expect("a key");
+    assert!(
+        tagged.starts_with("doors:{") && tagged.ends_with(&format!("}}:{digest}")),
+        "{tagged}"
+    );
 }
 
 #[test]

@@ -88,6 +88,36 @@ fn every_key_of_the_configuration_page_is_understood() {
     assert_eq!(effective["namespaces"]["orders"]["lease"], "30s");
 }
 
+/// With files that are in order in place of those below `/run`.
+#[test]
+fn every_topology_of_the_configuration_page_is_understood() {
+    let files = tempfile::tempdir().expect("a directory");
+    for (name, text) in [
+        ("password", "pw"),
+        ("ca.crt", "-----BEGIN CERTIFICATE-----"),
+        ("tls.crt", "-----BEGIN CERTIFICATE-----"),
+        ("tls.key", "-----BEGIN PRIVATE KEY-----"),
+    ] {
+        fs::write(files.path().join(name), text).expect("the directory is ours");
+    }
+    let page = document("docs/configuration.md");
+    let examples: Vec<_> = block(&page, "yaml", "## Redis").split("\n\n").collect();
+    assert!(examples.len() > 5, "{examples:?}");
+    for example in examples {
+        let namespace =
+            "namespaces: { n: { accepts: [keyed], window: none, ttl: 1h, failure_mode: closed } }";
+        let secrets = format!("{}/", files.path().display());
+        let config = example.replace("/run/dedupd/", &secrets) + "\n" + namespace;
+        let output = Command::new(env!("CARGO_BIN_EXE_dedupd"))
+            .arg("check")
+            .env_clear()
+            .env("DEDUPD_CONFIG_INLINE", config)
+            .output()
+            .expect("dedupd runs");
+        assert!(output.status.success(), "{example}\n{output:?}");
+    }
+}
+
 #[test]
 fn every_metric_that_the_documents_name_is_exposed() {
     let service = Service::start(&Options::default());

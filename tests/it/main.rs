@@ -18,5 +18,6 @@ mod property;
 mod python;
 mod stores;
 mod support;
+mod topologies;
 mod tracks;
 mod verification;

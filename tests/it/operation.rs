@@ -229,7 +229,7 @@ fn o02_the_configuration_is_shown_without_secrets() {
     let (status, config) = service.http_get("/config");
     assert_eq!(status, 200);
     let config: serde_json::Value = serde_json::from_str(&config).expect("JSON");
-    assert_eq!(config["store"]["url"], "redis://***@127.0.0.1:1/3");
+    assert_eq!(config["store"]["url"], "redis://***:***@127.0.0.1:1/3");
     let (_, exposition) = service.http_get("/metrics");
     for text in [config.to_string(), exposition, service.logs().join("\n")] {
         assert!(

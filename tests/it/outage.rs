@@ -13,7 +13,7 @@ mod local;
 mod order;
 mod overload;
 mod replies;
-mod world;
+pub(crate) mod world;
 
 use std::time::Duration;
 

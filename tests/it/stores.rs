@@ -22,10 +22,7 @@ use dedupd::{
         key::KeyScheme,
         kind::{Accepts, Kind},
         place,
-        policy::{
-            Bounds, ContentMismatch, FailureMode, Mode, NamespaceName, Place, Policy, PolicyDraft,
-            Window,
-        },
+        policy::{FailureMode, NamespaceName, Place, Policy, PolicyDraft, Window},
         reason::Reason,
         time::TimeLimits,
         time::{EventTime, RawTime},
@@ -48,25 +45,19 @@ const BUDGET: Duration = Duration::from_secs(2);
 
 /// A policy of transitions with a guarded window, to be changed by the test.
 pub(crate) fn draft(name: &str) -> PolicyDraft {
+    let window = Window::Buckets {
+        width_ns: 2_000_000_000,
+        guard_ns: 200_000_000,
+    };
     PolicyDraft {
-        name: NamespaceName::new(name).expect("a valid name"),
-        accepts: Accepts::from_kinds([Kind::Transition]),
-        window: Window::Buckets {
-            width_ns: 2_000_000_000,
-            guard_ns: 200_000_000,
-        },
-        place: None,
-        ttl: Duration::from_secs(300),
-        lease: Duration::ZERO,
-        in_flight_retry: Duration::from_millis(200),
-        failure_mode: FailureMode::Closed,
-        content_mismatch: ContentMismatch::DeadLetter,
-        mode: Mode::Enforce,
         time_limits: TimeLimits::new(None, None, dedupd::domain::time::Implausible::DeadLetter),
-        bounds: Bounds::default(),
-        prefix: None,
-        layout: None,
-        digest: None,
+        ..PolicyDraft::new(
+            NamespaceName::new(name).expect("a valid name"),
+            Accepts::from_kinds([Kind::Transition]),
+            window,
+            Duration::from_secs(300),
+            FailureMode::Closed,
+        )
     }
 }
 
@@ -153,12 +144,12 @@ pub(crate) fn redis_store(server: &RedisServer, policies: &[Arc<Policy>]) -> Arc
         .map(|policy| policy.scheme().clone())
         .collect();
     let options = RedisOptions {
-        url: server.url(),
+        target: server.target(),
         budget: BUDGET,
         schemes: schemes.into(),
         max_queued_events: 100_000,
     };
-    let (store, work) = RedisStore::new(options).expect("a valid URL");
+    let (store, work) = RedisStore::new(options);
     tokio::spawn(work);
     Arc::new(store)
 }

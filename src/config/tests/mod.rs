@@ -7,7 +7,13 @@ use super::{
     quantity::{duration_text, parse_duration, parse_size, size_text},
     redact_user_info,
 };
-use crate::domain::policy::{FailureMode, Mode};
+use crate::{
+    domain::{
+        key::Layout,
+        policy::{FailureMode, Mode},
+    },
+    store::redis::target::{Address, Password, Secret},
+};
 
 fn load_with(
     flags: &Flags,
@@ -47,8 +53,32 @@ fn with_ttl(ttl: &str) -> String {
     )
 }
 
+/// `store`, and a namespace that looks at one key.
+fn with_store(store: &str) -> String {
+    format!(
+        "store: {store}\nnamespaces: {{ n: {{ accepts: [keyed], window: none, ttl: 1h, failure_mode: open }} }}"
+    )
+}
+
+fn address(host: &str, port: u16) -> Address {
+    Address {
+        host: host.to_owned(),
+        port,
+    }
+}
+
+fn text(password: &str) -> Option<Password> {
+    Some(Password::Text(Secret::new(password.to_owned())))
+}
+
 mod faults;
 
 mod values;
 
 mod sources;
+
+mod store_url;
+
+mod store;
+
+mod cluster;

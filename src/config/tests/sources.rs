@@ -33,13 +33,13 @@ fn flag_before_environment_before_file_before_default() {
         (
             &Flags::default(),
             &in_file,
-            ["redis://file", "127.0.0.1:1", "127.0.0.1:2", "Text"],
+            ["redis://file:6379/0", "127.0.0.1:1", "127.0.0.1:2", "Text"],
         ),
         (
             &Flags::default(),
             &all,
             [
-                "redis://***@environment",
+                "redis://:***@environment:6379/0",
                 "127.0.0.1:3 unix:/e",
                 "127.0.0.1:4",
                 "Json",
@@ -48,7 +48,12 @@ fn flag_before_environment_before_file_before_default() {
         (
             &flags,
             &all,
-            ["redis://flag", "127.0.0.1:5 unix:/f", "127.0.0.1:6", "Text"],
+            [
+                "redis://flag:6379/0",
+                "127.0.0.1:5 unix:/f",
+                "127.0.0.1:6",
+                "Text",
+            ],
         ),
     ];
     for (flags, environment, expected) in rows {

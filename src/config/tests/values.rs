@@ -212,7 +212,7 @@ fn what_takes_effect_can_be_fed_back() {
     let shown = config.redacted();
     assert_eq!(shown["namespaces"]["pings"]["ttl"], "6h30m");
     assert_eq!(shown["namespaces"]["transitions"]["time"]["max_age"], "off");
-    assert_eq!(shown["store"]["url"], "redis://***@redis:6379/1");
+    assert_eq!(shown["store"]["url"], "redis://***:***@redis:6379/1");
     for config in [
         config,
         load_with(&Flags::default(), &[])

@@ -190,18 +190,11 @@ impl Local {
         for (item, (held, result)) in batch.read.iter().zip(results).enumerate() {
             let written = match result {
                 Ok(written) => *written,
-                // It may have been written, or there was no time for it.
-                Err(
-                    StoreError::Timeout
-                    | StoreError::Connection
-                    | StoreError::NoReplicas
-                    | StoreError::Overloaded,
-                ) => {
-                    uncertain.push(*held);
+                Err(error) => {
+                    // What was refused stays, and is met again by the next walk.
+                    uncertain.extend(is_sent_again(*error).then_some(*held));
                     continue;
                 }
-                // It was not written, and is met again by the next walk.
-                Err(_) => continue,
             };
             match (
                 self.store.remove_unchanged(held, &batch.request.names),
@@ -234,4 +227,16 @@ fn withdraw(engine: &Engine, batch: &Batch, mut items: Vec<usize>) {
     if !items.is_empty() {
         engine.store.withdraw(&batch.request, items);
     }
+}
+
+/// It may have been written, or there was no time for it. What one server of a cluster has had on
+/// its way when it went down may have been, too, but must not keep the others waiting.
+const fn is_sent_again(error: StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::Timeout
+            | StoreError::Connection
+            | StoreError::NoReplicas
+            | StoreError::Overloaded
+    )
 }

@@ -2,15 +2,18 @@
 //!
 //! A plan with one key is one `SET key record NX PX hold GET`; plans with neighbours share one
 //! script call. A subject with any such plan in the request goes through the script with all its
-//! events, so that they are decided in their order.
+//! events, so that they are decided in their order. On a cluster a call has the plans of one slot.
+
+use std::sync::atomic::Ordering;
 
 use hashbrown::{HashMap, HashSet};
-use redis::{Pipeline, Value};
+use redis::Value;
 use smallvec::SmallVec;
 
 use super::{
+    batch::Batch,
     error::from_text,
-    script::{Abilities, Script, ScriptCall},
+    script::{Script, ScriptCall},
 };
 use crate::{
     domain::{
@@ -20,6 +23,9 @@ use crate::{
     },
     store::{ClaimOutcome, ClaimRequest, GiveBack, SettleRequest, StoreError},
 };
+
+/// Debts in one script call.
+const DEBTS_PER_CALL: usize = 256;
 
 /// What a claim may take over on its primary key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,52 +52,42 @@ pub(super) enum Decided {
     NotNear(Vec<u8>),
 }
 
-/// How the plans of one job are sent: which by a command of their own, which by the script.
-#[derive(Debug)]
-pub(super) struct ClaimCommands {
-    pub(super) singles: Vec<usize>,
-    pub(super) scripted: Vec<usize>,
-    pub(super) call: Option<ScriptCall>,
-}
-
-impl ClaimCommands {
-    /// Appends the commands for the given plans; the script call comes last.
-    pub(super) fn push(
-        request: &ClaimRequest,
-        plans: &[usize],
-        scheme: &KeyScheme,
-        round: &Round,
-        abilities: &Abilities,
-        pipeline: &mut Pipeline,
-    ) -> Self {
-        let (scripted, singles) = split(
-            request,
-            plans,
-            abilities.sets_and_gets && round.adoption == Adoption::Nothing,
-        );
-        let mut key = Vec::with_capacity(64);
-        let mut record = Vec::with_capacity(MAX_RECORD_BYTES);
-        for &index in &singles {
-            write_key_and_record(request, index, scheme, &mut key, &mut record);
-            pipeline
-                .cmd("SET")
-                .arg(key.as_slice())
-                .arg(record.as_slice())
-                .arg("NX")
-                .arg("PX")
-                .arg(request.hold.get())
-                .arg("GET");
-        }
-        let call = (!scripted.is_empty()).then(|| claim_call(request, &scripted, scheme, round));
-        if let Some(call) = &call {
-            call.push(abilities, pipeline);
-        }
-        Self {
-            singles,
-            scripted,
-            call,
-        }
+/// Appends the commands for the given plans: those that have a command of their own, and those of
+/// each script call behind them.
+pub(super) fn push_claims(
+    request: &ClaimRequest,
+    plans: &[usize],
+    scheme: &KeyScheme,
+    round: &Round,
+    batch: &mut Batch,
+) -> (Vec<usize>, Vec<Vec<usize>>) {
+    let sets_and_gets = batch.abilities().sets_and_gets.load(Ordering::Relaxed);
+    let (scripted, singles) = split(
+        request,
+        plans,
+        sets_and_gets && round.adoption == Adoption::Nothing,
+    );
+    let mut key = Vec::with_capacity(64);
+    let mut record = Vec::with_capacity(MAX_RECORD_BYTES);
+    for &index in &singles {
+        write_key_and_record(request, index, scheme, &mut key, &mut record);
+        batch
+            .command("SET")
+            .arg(key.as_slice())
+            .arg(record.as_slice())
+            .arg("NX")
+            .arg("PX")
+            .arg(request.hold.get())
+            .arg("GET");
     }
+    let groups = batch.together(scripted, |index, key| {
+        let plan = &request.plans.plans()[index];
+        scheme.write_key(request.plans.primary(plan), plan.partition(), key);
+    });
+    for plans in &groups {
+        batch.call(claim_call(request, plans, scheme, round, batch.is_asking()));
+    }
+    (singles, groups)
 }
 
 /// The plans that must go through the script, and the others.
@@ -129,11 +125,16 @@ fn write_key_and_record(
         .encode(record);
 }
 
+/// `apart`: one plan, whose neighbours' keys are arguments. A server to which their slot is on its
+/// way refuses several keys while one of them is missing. That they are read there all the same is
+/// right, since the server they come from has just said that it has none of them, and while it says
+/// so none can appear on it.
 fn claim_call(
     request: &ClaimRequest,
     plans: &[usize],
     scheme: &KeyScheme,
     round: &Round,
+    apart: bool,
 ) -> ScriptCall {
     let text = |number: u64| number.to_string().into_bytes();
     let mut call = ScriptCall::new(Script::Claim);
@@ -145,19 +146,24 @@ fn claim_call(
         text(guard_ns & 0xffff_ffff),
         request.guards.space_m.to_string().into_bytes(),
         text(u64::from(round.adoption == Adoption::Own)),
+        text(u64::from(apart)),
     ]);
     for &index in plans {
         let plan = &request.plans.plans()[index];
-        for (name, _) in request.plans.keys(plan) {
+        let keys = request.plans.keys(plan).map(|(name, _)| {
             let mut key = Vec::with_capacity(64);
             scheme.write_key(name, plan.partition(), &mut key);
-            call.keys.push(key);
-        }
+            key
+        });
+        let mut keys = keys.collect::<Vec<_>>().into_iter();
+        call.keys
+            .extend(keys.by_ref().take(if apart { 1 } else { usize::MAX }));
         let mut record = Vec::with_capacity(MAX_RECORD_BYTES);
         plan.record(request.state, request.nonces[index])
             .encode(&mut record);
         let known = round.known.get(&index).cloned().unwrap_or_default();
         call.arguments.extend([record, shape(request, plan), known]);
+        call.arguments.extend(keys);
     }
     call
 }
@@ -280,11 +286,7 @@ pub(super) fn settle_call(
     for &index in items {
         let item = &request.items[index];
         let mut key = Vec::with_capacity(64);
-        schemes[usize::from(item.namespace.0)].write_key(
-            request.key(item),
-            item.partition,
-            &mut key,
-        );
+        write_settled_key(request, index, schemes, &mut key);
         call.keys.push(key);
         call.arguments.extend([
             item.nonce.to_bytes().to_vec(),
@@ -292,6 +294,17 @@ pub(super) fn settle_call(
         ]);
     }
     call
+}
+
+pub(super) fn write_settled_key(
+    request: &SettleRequest,
+    item: usize,
+    schemes: &[KeyScheme],
+    key: &mut Vec<u8>,
+) {
+    let item = &request.items[item];
+    let scheme = &schemes[usize::from(item.namespace.0)];
+    scheme.write_key(request.key(item), item.partition, key);
 }
 
 pub(super) fn settle_outcome(reply: &Value) -> Result<SettleOutcome, StoreError> {
@@ -309,7 +322,7 @@ pub(super) fn settle_outcome(reply: &Value) -> Result<SettleOutcome, StoreError>
 /// A claim that must be given back, with its key as the store knows it.
 #[derive(Clone, Debug)]
 pub(super) struct Debt {
-    key: Vec<u8>,
+    pub(super) key: Vec<u8>,
     /// The record's first nine bytes: its state, too, so that what was confirmed since stays.
     head: Vec<u8>,
 }
@@ -336,12 +349,23 @@ pub(super) fn debts(request: &ClaimRequest, claims: &[GiveBack], scheme: &KeySch
         .collect()
 }
 
-pub(super) fn give_back_call(debts: &[Debt]) -> ScriptCall {
-    let mut call = ScriptCall::new(Script::GiveBack);
-    call.keys.extend(debts.iter().map(|debt| debt.key.clone()));
-    call.arguments
-        .extend(debts.iter().map(|debt| debt.head.clone()));
-    call
+/// Appends script calls that give the debts back; says which of them each call is for.
+pub(super) fn push_give_backs(debts: &[Debt], batch: &mut Batch) -> Vec<Vec<usize>> {
+    let mut groups = Vec::new();
+    for chunk in (0..debts.len()).collect::<Vec<_>>().chunks(DEBTS_PER_CALL) {
+        groups.extend(batch.together(chunk.to_vec(), |debt, key| {
+            key.extend_from_slice(&debts[debt].key);
+        }));
+    }
+    for group in &groups {
+        let mut call = ScriptCall::new(Script::GiveBack);
+        for &debt in group {
+            call.keys.push(debts[debt].key.clone());
+            call.arguments.push(debts[debt].head.clone());
+        }
+        batch.call(call);
+    }
+    groups
 }
 
 pub(super) fn contract_call(key: String, line: String, hold_ms: u64, replace: bool) -> ScriptCall {

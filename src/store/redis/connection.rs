@@ -1,15 +1,28 @@
 //! One connection to Redis: opened with a limit on time, its scripts loaded, its abilities known.
 
-use std::{fmt, sync::Arc, time::Duration};
-
-use deadpool_redis::{Manager, Pool, Runtime};
-use redis::{
-    AsyncConnectionConfig, ConnectionInfo, IntoConnectionInfo, Pipeline, ProtocolVersion, PushInfo,
-    PushKind, Value, aio::MultiplexedConnection, io::tcp::TcpSettings,
+use std::{
+    fmt, fs, io,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
-use tokio::sync::Notify;
 
-use super::script::{Abilities, Script};
+use redis::{
+    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo,
+    IntoConnectionInfo, Pipeline, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo,
+    RedisError, TlsCertificates, Value, aio::MultiplexedConnection, io::tcp::TcpSettings,
+};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+use super::{
+    lane::LaneStats,
+    script::{Abilities, Script},
+    target::{Access, Address, ClientIdentity, Endpoint, Password, Target, Tls, Topology},
+    work::error_of,
+};
 use crate::store::StoreError;
 
 /// For connecting, the handshake and loading the scripts together: a healthy server in the same
@@ -17,171 +30,347 @@ use crate::store::StoreError;
 const MIN_CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 /// They are as many exchanges, each of which may take the budget.
 const EXCHANGES_TO_CONNECT: u32 = 4;
+/// Sockets of one lane at a time: the one in use, and those whose last replies are still awaited.
+const CONNECTIONS_PER_LANE: usize = 8;
 
-/// Written to find out whether the server takes writes, and of which form. It expires at once.
-pub(super) const CANARY_KEY: &str = "dedupd:canary";
-
-/// The pool from which lanes take their connections.
-#[derive(Clone)]
-pub(super) struct Connector {
-    pool: Pool,
-    timeout: Duration,
+/// Why there is no connection.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{why}")]
+pub(super) struct DialError {
+    pub(super) error: StoreError,
+    /// For people; without secrets.
+    pub(super) why: String,
 }
 
-impl fmt::Debug for Connector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connector")
-            .field("status", &self.pool.status())
-            .finish()
+impl DialError {
+    pub(super) fn new(error: StoreError, why: impl Into<String>) -> Self {
+        Self {
+            error,
+            why: why.into(),
+        }
+    }
+
+    fn client(error: &RedisError) -> Self {
+        Self::new(StoreError::from(error), error.to_string())
+    }
+
+    fn file(what: &str, path: &Path, error: &io::Error) -> Self {
+        let path = path.display();
+        Self::new(
+            StoreError::Unauthenticated,
+            format!("cannot read {what} {path}: {error}"),
+        )
     }
 }
 
-impl Connector {
-    /// `connections` bounds how many there are at a time; `lost` is told when one of them ends.
-    pub(super) fn new(
-        server: ConnectionInfo,
-        connections: usize,
-        budget: Duration,
-        lost: Arc<Notify>,
-    ) -> Result<Self, UrlError> {
-        let connect_timeout = MIN_CONNECT_TIMEOUT.max(budget * EXCHANGES_TO_CONNECT);
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(connect_timeout))
+/// Opens connections to the servers of a target.
+#[derive(Clone, Debug)]
+pub(super) struct Dialer {
+    target: Arc<Target>,
+    timeout: Duration,
+}
+
+impl Dialer {
+    pub(super) fn new(target: Arc<Target>, budget: Duration) -> Self {
+        Self {
+            target,
+            timeout: MIN_CONNECT_TIMEOUT.max(budget * EXCHANGES_TO_CONNECT),
+        }
+    }
+
+    /// Connects to a server that holds claims; `lost` is told when the connection ends.
+    pub(super) async fn dial(
+        &self,
+        endpoint: &Endpoint,
+        lost: Option<Arc<Notify>>,
+    ) -> Result<MultiplexedConnection, DialError> {
+        let database = match &self.target.topology {
+            Topology::Standalone { database, .. } | Topology::Sentinel { database, .. } => {
+                *database
+            }
+            Topology::Cluster { .. } => 0,
+        };
+        self.open(endpoint, &self.target.access, database, lost)
+            .await
+    }
+
+    /// Connects to a sentinel.
+    pub(super) async fn dial_sentinel(
+        &self,
+        address: &Address,
+        access: &Access,
+    ) -> Result<MultiplexedConnection, DialError> {
+        let endpoint = Endpoint::Tcp(address.clone());
+        self.open(&endpoint, access, 0, None).await
+    }
+
+    async fn open(
+        &self,
+        endpoint: &Endpoint,
+        access: &Access,
+        database: u32,
+        lost: Option<Arc<Notify>>,
+    ) -> Result<MultiplexedConnection, DialError> {
+        let mut config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.timeout))
             // The lanes keep the budget themselves: a reply after it still matters to them, and the
             // client's own default of 500 ms would drop it.
-            .set_response_timeout(None)
-            .set_push_sender(move |push: PushInfo| {
+            .set_response_timeout(None);
+        if let Some(lost) = lost {
+            config = config.set_push_sender(move |push: PushInfo| {
                 if push.kind == PushKind::Disconnection {
                     lost.notify_one();
                 }
                 Ok::<(), redis::aio::SendError>(())
             });
-        let manager =
-            Manager::new_with_config(server, config).map_err(|error| UrlError::new(&error))?;
-        let pool = Pool::builder(manager)
-            .max_size(connections)
-            .create_timeout(Some(connect_timeout))
-            .wait_timeout(Some(connect_timeout))
-            // A connection whose set-up was cut short comes back: it has one budget to prove itself.
-            .recycle_timeout(Some(budget))
-            .runtime(Runtime::Tokio1)
-            .build()
-            .map_err(|error| UrlError(error.to_string()))?;
-        Ok(Self {
-            pool,
-            timeout: connect_timeout,
-        })
+        }
+        let client = client(endpoint, access, database)?;
+        let opening = client.get_multiplexed_async_connection_with_config(&config);
+        match tokio::time::timeout(self.timeout, opening).await {
+            Ok(Ok(connection)) => Ok(connection),
+            Ok(Err(error)) => Err(DialError::client(&error)),
+            Err(_) => Err(self.timed_out("connect")),
+        }
+    }
+
+    /// Runs the commands of a connection's set-up.
+    pub(super) async fn ask(
+        &self,
+        client: &mut MultiplexedConnection,
+        pipeline: &Pipeline,
+    ) -> Result<Vec<Value>, DialError> {
+        let asking = client.send_packed_commands(pipeline, 0, pipeline.len());
+        match tokio::time::timeout(self.timeout, asking).await {
+            Ok(Ok(replies)) => Ok(replies),
+            Ok(Err(error)) => Err(DialError::client(&error)),
+            Err(_) => Err(self.timed_out("answer")),
+        }
+    }
+
+    fn timed_out(&self, what: &str) -> DialError {
+        let within = self.timeout.as_millis();
+        DialError::new(
+            StoreError::Timeout,
+            format!("it did not {what} within {within} ms"),
+        )
+    }
+}
+
+/// The newer protocol is asked for, since only with it the client says when a connection ends that
+/// nothing is waiting for.
+fn client(endpoint: &Endpoint, access: &Access, database: u32) -> Result<Client, DialError> {
+    let mut settings = RedisConnectionInfo::default()
+        .set_db(i64::from(database))
+        // Not every server knows it, and it is one more command to permit.
+        .set_skip_set_lib_name()
+        .set_protocol(ProtocolVersion::RESP3);
+    if let Some(user) = &access.user {
+        settings = settings.set_username(user);
+    }
+    match &access.password {
+        Some(Password::Text(secret)) => settings = settings.set_password(secret.expose()),
+        Some(Password::File(path)) => {
+            let text = fs::read_to_string(path)
+                .map_err(|error| DialError::file("the password file", path, &error))?;
+            settings = settings.set_password(text.trim_end());
+        }
+        None => {}
+    }
+    let info = |address: ConnectionAddr| -> Result<ConnectionInfo, DialError> {
+        Ok(address
+            .into_connection_info()
+            .map_err(|error| DialError::client(&error))?
+            .set_redis_settings(settings)
+            .set_tcp_settings(TcpSettings::default().set_nodelay(true)))
+    };
+    let made = match (endpoint, &access.tls) {
+        (Endpoint::Unix(path), _) => Client::open(info(ConnectionAddr::Unix(path.clone()))?),
+        (Endpoint::Tcp(Address { host, port }), None) => {
+            Client::open(info(ConnectionAddr::Tcp(host.clone(), *port))?)
+        }
+        (Endpoint::Tcp(Address { host, port }), Some(tls)) => {
+            let address = ConnectionAddr::TcpTls {
+                host: host.clone(),
+                port: *port,
+                insecure: false,
+                tls_params: None,
+            };
+            Client::build_with_tls(info(address)?, certificates(tls)?)
+        }
+    };
+    made.map_err(|error| DialError::client(&error))
+}
+
+fn certificates(tls: &Tls) -> Result<TlsCertificates, DialError> {
+    let read = |what: &str, path: &Path| {
+        fs::read(path).map_err(|error| DialError::file(what, path, &error))
+    };
+    let root_cert = match &tls.ca {
+        Some(path) => Some(read("the authorities' certificates", path)?),
+        None => None,
+    };
+    let client_tls = match &tls.identity {
+        Some(ClientIdentity { certificate, key }) => Some(ClientTlsConfig {
+            client_cert: read("the client certificate", certificate)?,
+            client_key: read("the client key", key)?,
+        }),
+        None => None,
+    };
+    Ok(TlsCertificates {
+        client_tls,
+        root_cert,
+    })
+}
+
+/// What a lane's connections are made with.
+#[derive(Clone)]
+pub(super) struct Connector {
+    dialer: Dialer,
+    /// Written to find out whether the server takes writes, and of which form.
+    canary_key: Arc<[u8]>,
+    /// Told when a connection ends.
+    lost: Arc<Notify>,
+    sockets: Arc<Semaphore>,
+    stats: Arc<LaneStats>,
+}
+
+impl Connector {
+    pub(super) fn new(dialer: Dialer, canary_key: Vec<u8>, stats: Arc<LaneStats>) -> Self {
+        Self {
+            dialer,
+            canary_key: canary_key.into(),
+            lost: Arc::default(),
+            sockets: Arc::new(Semaphore::new(CONNECTIONS_PER_LANE)),
+            stats,
+        }
+    }
+
+    pub(super) fn lost(&self) -> &Arc<Notify> {
+        &self.lost
     }
 
     /// An error always says something about the server as a whole.
-    pub(super) async fn connect(&self) -> Result<Connection, StoreError> {
-        let opened = tokio::time::timeout(self.timeout, self.open()).await;
+    pub(super) async fn connect(&self, endpoint: &Endpoint) -> Result<Connection, DialError> {
+        let opened = tokio::time::timeout(self.dialer.timeout, self.open(endpoint)).await;
         opened
-            .unwrap_or(Err(StoreError::Timeout))
-            .map_err(|error| match error {
-                error if error.is_outage() => error,
-                StoreError::Denied => StoreError::Unauthenticated,
-                _ => StoreError::Connection,
+            .unwrap_or_else(|_| Err(self.dialer.timed_out("take the set-up")))
+            .map_err(|refused| DialError {
+                error: match refused.error {
+                    error if error.is_outage() => error,
+                    StoreError::Denied => StoreError::Unauthenticated,
+                    _ => StoreError::Connection,
+                },
+                ..refused
             })
     }
 
-    async fn open(&self) -> Result<Connection, StoreError> {
-        use deadpool_redis::PoolError;
-        let mut pooled = self.pool.get().await.map_err(|error| match error {
-            PoolError::Backend(error) => {
-                tracing::debug!(error = error.category(), "could not connect to the store");
-                StoreError::from(&error)
-            }
-            PoolError::Timeout(_) => StoreError::Timeout,
-            PoolError::Closed | PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_) => {
-                StoreError::Connection
-            }
+    async fn open(&self, endpoint: &Endpoint) -> Result<Connection, DialError> {
+        let permit = Arc::clone(&self.sockets).try_acquire_owned().map_err(|_| {
+            DialError::new(
+                StoreError::Connection,
+                "all connections are waiting for late replies",
+            )
         })?;
+        let lost = Some(Arc::clone(&self.lost));
+        let mut client = self.dialer.dial(endpoint, lost).await?;
         let mut setup = Pipeline::new();
         for script in Script::ALL {
             setup.cmd("SCRIPT").arg("LOAD").arg(script.source());
         }
-        setup
-            .cmd("SET")
-            .arg(CANARY_KEY)
-            .arg(1)
-            .arg("NX")
-            .arg("PX")
-            .arg(1)
-            .arg("GET");
-        let count = setup.len();
-        let replies = pooled
-            .send_packed_commands(&setup, 0, count)
-            .await
-            .map_err(|error| StoreError::from(&error))?;
-        let (canary, loaded) = replies.split_last().ok_or(StoreError::Protocol)?;
+        // It expires at once.
+        let canary = setup.cmd("SET").arg(&*self.canary_key).arg(1).arg("NX");
+        canary.arg("PX").arg(1).arg("GET");
+        let replies = self.dialer.ask(&mut client, &setup).await?;
+        let (canary, loaded) = replies
+            .split_last()
+            .ok_or_else(|| DialError::new(StoreError::Protocol, "it gave no answer"))?;
         // A server that refuses SCRIPT LOAD is sent the scripts' text each time.
         let hashes = loaded.iter().map(|reply| match reply {
             Value::BulkString(hash) => String::from_utf8(hash.clone()).ok(),
             _ => None,
         });
-        // Redis 6.2 knows NX and GET, but not together. Where another error hides that, the script
-        // does for both.
-        let sets_and_gets = matches!(
-            canary,
-            Value::Nil | Value::Okay | Value::BulkString(_) | Value::SimpleString(_)
-        );
+        let abilities = Abilities {
+            hashes: hashes.collect(),
+            sets_and_gets: AtomicBool::new(sets_and_gets(canary)?),
+        };
         Ok(Connection {
-            client: (*pooled).clone(),
-            abilities: Arc::new(Abilities {
-                hashes: hashes.collect(),
-                sets_and_gets,
-            }),
-            _pooled: pooled,
+            link: Link {
+                client,
+                _socket: Arc::new(Socket::new(permit, Arc::clone(&self.stats))),
+            },
+            abilities: Arc::new(abilities),
         })
     }
 }
 
-/// Why a URL cannot be used; never the URL itself, which may hold a password.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("the store's URL cannot be used: {0}")]
-pub struct UrlError(String);
-
-impl UrlError {
-    fn new(error: &redis::RedisError) -> Self {
-        Self(error.category().to_owned())
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connector").finish_non_exhaustive()
     }
 }
 
-/// Reads a `redis://` URL. The newer protocol is asked for, since only with it the client says
-/// when a connection ends that nothing is waiting for.
-pub(super) fn server(url: &str) -> Result<ConnectionInfo, UrlError> {
-    let info = url
-        .into_connection_info()
-        .map_err(|error| UrlError::new(&error))?;
-    let settings = info
-        .redis_settings()
-        .clone()
-        .set_protocol(ProtocolVersion::RESP3);
-    Ok(info
-        .set_redis_settings(settings)
-        .set_tcp_settings(TcpSettings::default().set_nodelay(true)))
+/// Redis 6.2 knows NX and GET, but not together. Where another error hides that, the first claim
+/// finds out. A demoted or loading server is no connection: the next attempt may find another.
+fn sets_and_gets(canary: &Value) -> Result<bool, DialError> {
+    let Value::ServerError(error) = canary else {
+        return Ok(true);
+    };
+    match error_of(canary) {
+        refused @ (StoreError::ReadOnly | StoreError::Loading) => {
+            Err(DialError::new(refused, error.to_string()))
+        }
+        _ => Ok(!is_syntax_error(canary)),
+    }
 }
 
-/// A connection that a lane owns. Clones of its client share the one socket, in order.
+/// The server does not know a form of the command.
+pub(super) fn is_syntax_error(reply: &Value) -> bool {
+    matches!(reply, Value::ServerError(error)
+        if error.details().is_some_and(|details| details.contains("syntax error")))
+}
+
+/// A connection that a lane owns. Clones of its link share the one socket, in order.
 pub(super) struct Connection {
-    client: MultiplexedConnection,
+    link: Link,
     abilities: Arc<Abilities>,
-    _pooled: deadpool_redis::Connection,
 }
 
 impl Connection {
-    pub(super) fn client(&self) -> MultiplexedConnection {
-        self.client.clone()
+    pub(super) fn link(&self) -> Link {
+        self.link.clone()
     }
 
     pub(super) fn abilities(&self) -> &Arc<Abilities> {
         &self.abilities
     }
+}
 
-    /// Takes the connection out of the pool, so that nobody gets it again; the socket lives on
-    /// while commands on it are awaited.
-    pub(super) fn retire(self) {
-        let _ = deadpool_redis::Connection::take(self._pooled);
+/// Sends on a connection; its socket lives until the last link to it is dropped.
+#[derive(Clone)]
+pub(super) struct Link {
+    pub(super) client: MultiplexedConnection,
+    _socket: Arc<Socket>,
+}
+
+/// Counts a socket for as long as it is used.
+struct Socket {
+    _permit: OwnedSemaphorePermit,
+    stats: Arc<LaneStats>,
+}
+
+impl Socket {
+    fn new(permit: OwnedSemaphorePermit, stats: Arc<LaneStats>) -> Self {
+        stats.connections.fetch_add(1, Ordering::Relaxed);
+        stats.connects.fetch_add(1, Ordering::Relaxed);
+        Self {
+            _permit: permit,
+            stats,
+        }
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.stats.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }

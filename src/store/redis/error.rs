@@ -1,12 +1,17 @@
 //! What Redis or its client reports, as a [`StoreError`].
 
-use redis::{ErrorKind, RedisError, ServerError};
+use redis::{ErrorKind, RedisError, ServerError, Value};
 
+use super::{slot::SLOTS, target::Address};
 use crate::store::StoreError;
 
 impl From<&ServerError> for StoreError {
     fn from(error: &ServerError) -> Self {
-        from_code(error.code())
+        match from_code(error.code()) {
+            // A script's, before Redis 7.
+            StoreError::Other => from_text(error.details().unwrap_or_default()),
+            known => known,
+        }
     }
 }
 
@@ -53,6 +58,41 @@ fn from_code(code: &str) -> StoreError {
         "NOPERM" => StoreError::Denied,
         "NOAUTH" | "WRONGPASS" => StoreError::Unauthenticated,
         _ => StoreError::Other,
+    }
+}
+
+/// Where a cluster wants a command to be sent instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Redirection {
+    /// The slot belongs to another server now. A host may be missing: it is the same one.
+    Moved { slot: usize, address: Address },
+    /// The slot is on its way to another server, and these keys are there already.
+    Ask { address: Address },
+    /// Some of the keys are still on their way: the same server, a little later.
+    Again,
+}
+
+/// `None`: the reply is no redirection.
+pub(super) fn redirection(reply: &Value) -> Option<Redirection> {
+    let Value::ServerError(error) = reply else {
+        return None;
+    };
+    if error.code() == "TRYAGAIN" {
+        return Some(Redirection::Again);
+    }
+    let mut details = error.details().unwrap_or_default().split(' ');
+    let slot = details.next().and_then(|slot| slot.parse().ok());
+    let (host, port) = details.next()?.rsplit_once(':')?;
+    let address = Address {
+        host: host.to_owned(),
+        port: port.parse().ok()?,
+    };
+    match error.code() {
+        "MOVED" => slot
+            .filter(|slot| *slot < SLOTS)
+            .map(|slot| Redirection::Moved { slot, address }),
+        "ASK" => Some(Redirection::Ask { address }),
+        _ => None,
     }
 }
 

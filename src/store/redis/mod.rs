@@ -1,20 +1,28 @@
 //! Claims in Redis, shared by a fleet.
 //!
-//! Work is split by partition over a few lanes, each with one connection; see [`lane`] for order,
-//! budget and what happens when a connection fails.
+//! Work is split by slot over the servers of a cluster, and by partition over a few lanes to each
+//! server, each with one connection; see [`lane`] for order, budget and what happens when a
+//! connection fails.
 
+mod batch;
+mod cluster;
 mod collector;
 mod commands;
 mod connection;
 mod error;
 mod lane;
 mod pipeline;
+mod routes;
 mod script;
+mod sentinel;
+mod slot;
 pub mod target;
+mod topology;
 mod work;
 mod write_back;
 
 use std::{
+    fmt,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -25,17 +33,16 @@ use std::{
 use futures_util::future::join_all;
 use hashbrown::HashMap;
 use redis::Value;
-use tokio::{
-    sync::{Notify, mpsc, oneshot},
-    time::Instant,
-};
+use tokio::sync::{mpsc, oneshot};
 
-pub use self::connection::UrlError;
 use self::{
     collector::Collector,
     commands::{Adoption, Decided, Round},
-    connection::Connector,
-    lane::{Job, Lane, LaneStats},
+    connection::Dialer,
+    lane::{Job, LaneStats},
+    pipeline::Manner,
+    routes::{LaneMaker, LaneSender, Routes},
+    target::{Target, Topology},
     work::Work,
 };
 use super::{
@@ -48,10 +55,6 @@ use crate::domain::{
     key::{KeyScheme, Partition, RESERVED_PREFIX},
 };
 
-/// Redis works on one core: two connections keep it busy while either is read or written.
-const LANES: usize = 2;
-/// A lane has one connection, and a second one while the first is given up.
-const CONNECTIONS_PER_LANE: usize = 2;
 /// Events in one piece of work, so that a large request does not hold up the others and its parts
 /// have a budget each.
 const CHUNK: usize = 256;
@@ -62,8 +65,7 @@ const MAX_ROUNDS: usize = 4;
 
 #[derive(Clone, Debug)]
 pub struct RedisOptions {
-    /// `redis://[user:password@]host:port[/db]`.
-    pub url: String,
+    pub target: Target,
     /// For each operation, counted from when it is sent.
     pub budget: Duration,
     /// How each namespace writes its keys, in the order of their ids.
@@ -72,9 +74,8 @@ pub struct RedisOptions {
     pub max_queued_events: usize,
 }
 
-#[derive(Debug)]
 pub struct RedisStore {
-    lanes: Vec<mpsc::UnboundedSender<Job>>,
+    routes: Arc<Routes>,
     schemes: Arc<[KeyScheme]>,
     budget: Duration,
     queue: Arc<Queue>,
@@ -82,80 +83,82 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// Connects to nothing yet: that happens with the first work. The future is the store's own
-    /// work, to be spawned; it ends when the store is dropped.
-    pub fn new(options: RedisOptions) -> Result<(Self, impl Future<Output = ()> + Send), UrlError> {
+    /// Connects to nothing yet: that happens with the first work, save that a cluster is asked for
+    /// its servers. The future is the store's own work, to be spawned; it ends when the store is
+    /// dropped.
+    pub fn new(options: RedisOptions) -> (Self, impl Future<Output = ()> + Send) {
         let RedisOptions {
-            url,
+            target,
             budget,
             schemes,
             max_queued_events,
         } = options;
-        let server = connection::server(&url)?;
         let stats = Arc::new(LaneStats::default());
-        let (mut lanes, mut work) = (Vec::new(), Vec::new());
-        for _ in 0..LANES {
-            let lost = Arc::new(Notify::new());
-            let connector = Connector::new(
-                server.clone(),
-                CONNECTIONS_PER_LANE,
-                budget,
-                Arc::clone(&lost),
-            )?;
-            let (sender, receiver) = mpsc::unbounded_channel();
-            let lane = Lane::new(
-                connector,
-                lost,
-                Arc::clone(&schemes),
-                budget,
-                Arc::clone(&stats),
-            );
-            lanes.push(sender);
-            work.push(lane.run(receiver));
-        }
+        let target = Arc::new(target);
+        let dialer = Dialer::new(Arc::clone(&target), budget);
+        let (started, lanes) = mpsc::unbounded_channel();
+        let maker = LaneMaker {
+            dialer: dialer.clone(),
+            manner: Manner {
+                schemes: Arc::clone(&schemes),
+                per_slot: matches!(target.topology, Topology::Cluster { .. }),
+                wait_replicas: target.wait_replicas,
+                wait_for: budget / 2,
+            },
+            budget,
+            stats: Arc::clone(&stats),
+            started,
+        };
+        let (routes, watching) = topology::routes(maker, dialer, &target.topology);
         let queue = Arc::new(Queue {
             events: AtomicUsize::new(0),
             max_events: max_queued_events,
         });
         let store = Self {
-            lanes,
+            routes,
             schemes,
             budget,
             queue,
             stats,
         };
-        Ok((store, async move {
-            join_all(work).await;
-        }))
+        (store, topology::drive(lanes, watching))
     }
 
-    fn send(&self, lane: usize, work: Work) {
-        // A lane outlives the store; if it is gone all the same, dropping the work answers it.
-        let _ = self.lanes[lane].send(Job {
-            work,
-            queued_at: Instant::now(),
-        });
+    fn send(&self, lane: Option<usize>, work: Work) {
+        match lane {
+            Some(lane) => routes::send(self.routes.table().lane(lane), Job::new(work)),
+            None => work.fail(StoreError::ClusterDown),
+        }
     }
 
-    const fn lane_of(partition: Partition) -> usize {
-        // The low bits choose the shard of an embedded store; any bits do here.
-        (partition.0 >> 32) as usize % LANES
-    }
-
-    /// The items of each lane in chunks, in their order.
-    fn split(items: impl Iterator<Item = (usize, Partition)>) -> Vec<(usize, Vec<usize>)> {
-        let mut by_lane: [Vec<usize>; LANES] = Default::default();
+    /// The items of each lane in chunks, in their order; no lane where no server has their slot.
+    fn split(
+        &self,
+        items: impl Iterator<Item = (usize, Partition)>,
+        key: impl Fn(usize, &mut Vec<u8>),
+    ) -> Vec<(Option<LaneSender>, Vec<usize>)> {
+        let table = self.routes.table();
+        let mut by_lane = vec![Vec::new(); table.lane_count() + 1];
         for (item, partition) in items {
-            by_lane[Self::lane_of(partition)].push(item);
+            let lane = table.lane_of(partition, |name| key(item, name));
+            by_lane[lane.unwrap_or(table.lane_count())].push(item);
         }
         let chunked = |(lane, items): (usize, Vec<usize>)| {
+            let sender = (lane < table.lane_count()).then(|| table.lane(lane).clone());
             let chunks: Vec<_> = items
                 .chunks(CHUNK)
-                .map(|chunk| (lane, chunk.to_vec()))
+                .map(|chunk| (sender.clone(), chunk.to_vec()))
                 .collect();
             chunks
         };
         by_lane.into_iter().enumerate().flat_map(chunked).collect()
+    }
+
+    /// The lane for a subject and one of its keys.
+    fn lane_of(&self, partition: Partition, key: Option<&Vec<u8>>) -> Option<usize> {
+        let key = key.map_or(&[][..], Vec::as_slice);
+        let table = self.routes.table();
+        table.lane_of(partition, |name| name.extend_from_slice(key))
     }
 
     /// Sends one round of a request's plans to their lanes. The answer comes with the plans that
@@ -186,14 +189,20 @@ impl RedisStore {
                 .map(|&plan| (plan, Err(StoreError::Connection))),
         );
         let round = Arc::new(round);
-        for (lane, plans) in Self::split(plans.iter().map(|&plan| (plan, all[plan].partition()))) {
+        let scheme = &self.schemes[usize::from(request.namespace.0)];
+        let items = plans.iter().map(|&plan| (plan, all[plan].partition()));
+        let key = |plan: usize, key: &mut Vec<u8>| {
+            let plan = &all[plan];
+            scheme.write_key(request.plans.primary(plan), plan.partition(), key);
+        };
+        for (lane, plans) in self.split(items, key) {
             let work = Work::Claim {
                 request: Arc::clone(request),
                 plans,
                 round: Arc::clone(&round),
                 collector: Arc::clone(&collector),
             };
-            self.send(lane, work);
+            send(lane.as_ref(), work);
         }
         let (store, request) = (Arc::clone(self), Arc::clone(request));
         async move {
@@ -258,6 +267,14 @@ fn into_claims(
     (Claims::new(store, request, outcomes), known)
 }
 
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore")
+            .field("queue", &self.queue)
+            .finish_non_exhaustive()
+    }
+}
+
 /// What waits for Redis, over all lanes.
 #[derive(Debug)]
 struct Queue {
@@ -310,23 +327,15 @@ impl Store for RedisStore {
     }
 
     fn give_back(&self, request: &Arc<ClaimRequest>, claims: Vec<GiveBack>) {
-        let all = request.plans.plans();
         let scheme = &self.schemes[usize::from(request.namespace.0)];
-        for (lane, items) in Self::split(
-            claims
-                .iter()
-                .map(|claim| all[claim.plan].partition())
-                .enumerate(),
-        ) {
-            let claims: Vec<GiveBack> = items.into_iter().map(|item| claims[item]).collect();
-            let debts = commands::debts(request, &claims, scheme);
-            self.send(
-                lane,
-                Work::GiveBack {
-                    debts,
-                    twice: false,
-                },
-            );
+        let debts = commands::debts(request, &claims, scheme);
+        let all = request.plans.plans();
+        let partitions = claims.iter().map(|claim| all[claim.plan].partition());
+        let key = |debt: usize, key: &mut Vec<u8>| key.extend_from_slice(&debts[debt].key);
+        for (lane, items) in self.split(partitions.enumerate(), key) {
+            let debts = items.into_iter().map(|item| debts[item].clone()).collect();
+            let twice = false;
+            send(lane.as_ref(), Work::GiveBack { debts, twice });
         }
     }
 
@@ -340,7 +349,10 @@ impl Store for RedisStore {
         })?;
         let (sender, receiver) = oneshot::channel();
         let request = Arc::new(request);
-        let parts = Self::split(request.items.iter().map(|item| item.partition).enumerate());
+        let partitions = request.items.iter().map(|item| item.partition);
+        let parts = self.split(partitions.enumerate(), |item, key| {
+            commands::write_settled_key(&request, item, &self.schemes, key);
+        });
         let answered = Arc::<AtomicBool>::default();
         let is_answered = Arc::clone(&answered);
         let collector = Collector::new(items, Err(StoreError::Connection), move |outcomes| {
@@ -350,14 +362,12 @@ impl Store for RedisStore {
         });
         for (lane, items) in parts {
             let (request, collector) = (Arc::clone(&request), Arc::clone(&collector));
-            self.send(
-                lane,
-                Work::Settle {
-                    request,
-                    items,
-                    collector,
-                },
-            );
+            let work = Work::Settle {
+                request,
+                items,
+                collector,
+            };
+            send(lane.as_ref(), work);
         }
         Ok(Reply::answered_by(answered, async move {
             receiver
@@ -378,8 +388,8 @@ impl Store for RedisStore {
         let Some(plan) = request.plans.plans().first() else {
             return Reply::ready(Ok(Vec::new()));
         };
-        let lane = Self::lane_of(plan.partition());
         let keys = commands::plan_keys(&request, &self.schemes[usize::from(request.namespace.0)]);
+        let lane = self.lane_of(plan.partition(), keys.first());
         let (reply, receiver) = oneshot::channel();
         self.send(lane, Work::Inspect { keys, reply });
         awaited(receiver)
@@ -393,10 +403,10 @@ impl Store for RedisStore {
         let Some(plan) = request.plans.plans().first() else {
             return Reply::ready(Ok(Vec::new()));
         };
-        let lane = Self::lane_of(plan.partition());
         let scheme = &self.schemes[usize::from(request.namespace.0)];
         let (reply, receiver) = oneshot::channel();
         let call = commands::forget_call(&request, &found, scheme);
+        let lane = self.lane_of(plan.partition(), call.keys.first());
         self.send(lane, Work::Call { call, reply });
         let deleted = awaited(receiver);
         Reply::waiting(async move {
@@ -411,16 +421,27 @@ impl Store for RedisStore {
         })
     }
 
-    /// Every lane must be able to write.
+    /// Every lane of a server must be able to write; of a cluster, those of one server.
     fn probe(&self) -> Reply<Result<(), StoreError>> {
-        let replies: Vec<_> = (0..LANES)
-            .map(|lane| {
-                let (reply, receiver) = oneshot::channel();
-                self.send(lane, Work::Canary { reply });
-                awaited(receiver)
-            })
+        let table = self.routes.table();
+        let ask = |(lane, key): (&LaneSender, &[u8])| {
+            let (reply, receiver) = oneshot::channel();
+            let key = key.to_vec();
+            send(Some(lane), Work::Canary { key, reply });
+            awaited(receiver)
+        };
+        let nodes: Vec<_> = table
+            .nodes()
+            .iter()
+            .map(|node| join_all(node.lanes().map(ask)))
             .collect();
-        Reply::waiting(async move { join_all(replies).await.into_iter().collect() })
+        Reply::waiting(async move {
+            let mut answer = Err(StoreError::ClusterDown);
+            for lanes in join_all(nodes).await {
+                answer = answer.or(lanes.into_iter().try_for_each(takes_work));
+            }
+            answer
+        })
     }
 
     fn assert_contract(&self, assertion: ContractAssertion) -> Reply<Result<String, StoreError>> {
@@ -433,7 +454,8 @@ impl Store for RedisStore {
         let key = format!("{RESERVED_PREFIX}contract:{namespace}");
         let (reply, receiver) = oneshot::channel();
         let call = commands::contract_call(key, line, hold.get(), replace);
-        self.send(0, Work::Call { call, reply });
+        let lane = self.lane_of(Partition(0), call.keys.first());
+        self.send(lane, Work::Call { call, reply });
         let line = awaited(receiver);
         Reply::waiting(async move {
             match line.await? {
@@ -459,7 +481,23 @@ impl Store for RedisStore {
             give_backs_kept: of(&self.stats.kept),
             give_backs_abandoned: of(&self.stats.abandoned),
             connects: of(&self.stats.connects),
+            redirections: of(&self.stats.redirected),
         }
+    }
+}
+
+/// A server that is full takes no claims, but it settles them: that is no outage.
+fn takes_work(canary: Result<(), StoreError>) -> Result<(), StoreError> {
+    match canary {
+        Err(StoreError::OutOfMemory) => Ok(()),
+        answer => answer,
+    }
+}
+
+fn send(lane: Option<&LaneSender>, work: Work) {
+    match lane {
+        Some(lane) => routes::send(lane, Job::new(work)),
+        None => work.fail(StoreError::ClusterDown),
     }
 }
 

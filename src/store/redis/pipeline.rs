@@ -10,56 +10,76 @@ use std::{
 };
 
 use futures_util::{FutureExt, future::poll_immediate};
-use redis::{Pipeline, RedisError, Value, aio::MultiplexedConnection};
+use redis::{RedisError, Value, aio::MultiplexedConnection};
 use tokio::{
     task::unconstrained,
     time::{Instant, timeout, timeout_at},
 };
 
 use super::{
+    batch::Batch,
     commands::{self, Debt},
-    connection::Connection,
+    connection::{Connection, Link},
+    error::Redirection,
     script::ScriptCall,
-    work::{Share, Work, error_of},
+    work::{Reading, Share, Work, error_of},
 };
 use crate::{domain::key::KeyScheme, store::StoreError};
 
 /// How long the fate of a pipeline that missed its budget is followed.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
-/// Debts in one script call.
-pub(super) const DEBTS_PER_CALL: usize = 256;
 
 pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// How pipelines are sent.
+#[derive(Clone, Debug)]
+pub(super) struct Manner {
+    pub(super) schemes: Arc<[KeyScheme]>,
+    /// The server belongs to a cluster.
+    pub(super) per_slot: bool,
+    /// Replicas that must have a write before it counts.
+    pub(super) wait_replicas: u32,
+    /// For how long they are waited for.
+    pub(super) wait_for: Duration,
+}
 
 /// Sends a pipeline on the connection: it has taken its place there when this returns. The future
 /// answers the work and says how it ended.
 pub(super) async fn send(
     work: Vec<Work>,
     connection: &Connection,
-    schemes: &Arc<[KeyScheme]>,
+    manner: &Manner,
+    asking: bool,
     deadline: Instant,
 ) -> Boxed<Ending> {
-    let mut pipeline = Pipeline::with_capacity(work.len());
-    let mut calls = Vec::new();
+    let abilities = Arc::clone(connection.abilities());
+    let mut batch = Batch::new(work.len(), abilities, manner.per_slot, asking);
     let parts: Vec<(Work, Share)> = work
         .into_iter()
         .map(|work| {
-            let share = work.push(schemes, connection.abilities(), &mut pipeline, &mut calls);
+            let share = work.push(&manner.schemes, &mut batch);
             (work, share)
         })
         .collect();
-    let client = connection.client();
+    let waits = manner.wait_replicas > 0 && parts.iter().any(|(work, _)| work.writes());
+    if waits {
+        push_wait(&mut batch, manner);
+    }
+    let link = connection.link();
     let given_up = Arc::new(AtomicBool::new(false));
-    let mut exchange = exchange(client.clone(), pipeline, calls, Arc::clone(&given_up)).boxed();
+    let sent = SentPipeline {
+        parts,
+        link: link.clone(),
+        given_up: Arc::clone(&given_up),
+        waits,
+        another: batch.another(),
+        manner: manner.clone(),
+    };
+    let mut exchange =
+        exchange(link.client, batch, waits.then(|| manner.clone()), given_up).boxed();
     // Polled once here, so that pipelines enter the connection in the order of these calls.
     // Unconstrained, since a task that has used up its share of time would poll in vain.
     let early = unconstrained(poll_immediate(&mut exchange)).await;
-    let sent = SentPipeline {
-        parts,
-        client,
-        given_up,
-        schemes: Arc::clone(schemes),
-    };
     async move {
         let result = match early {
             Some(result) => Ok(result),
@@ -74,14 +94,18 @@ pub(super) async fn send(
     .boxed()
 }
 
+/// `WAIT` says how many replicas have all that this connection has written.
+fn push_wait(batch: &mut Batch, manner: &Manner) {
+    batch.command("WAIT").arg(manner.wait_replicas).arg(
+        u64::try_from(manner.wait_for.as_millis())
+            .unwrap_or(u64::MAX)
+            .max(1),
+    );
+}
+
 /// How a pipeline ended within its budget.
 pub(super) enum Ending {
-    Answered {
-        leave: bool,
-        given_back: GivenBack,
-        /// Debts to be given back once more.
-        again: Vec<Debt>,
-    },
+    Answered(Answered),
     /// The debts are the drain's too; they are for a caller who does not follow it.
     TooLate {
         drain: Boxed<Drained>,
@@ -92,9 +116,24 @@ pub(super) enum Ending {
     },
 }
 
+#[derive(Default)]
+pub(super) struct Answered {
+    /// The server must be left: a demoted or loading one.
+    pub(super) leave: bool,
+    pub(super) given_back: GivenBack,
+    /// Debts to be given back once more.
+    pub(super) again: Vec<Debt>,
+    /// Claims that did not count after all.
+    pub(super) debts: Vec<Debt>,
+    /// What the cluster wants to be sent elsewhere.
+    pub(super) redirected: Vec<(Redirection, Work)>,
+}
+
 /// What became of a pipeline that missed its budget: claims that are still owed, or none.
 #[derive(Default)]
 pub(super) struct Drained {
+    /// It was answered in the end.
+    pub(super) answered: bool,
     pub(super) given_back: GivenBack,
     pub(super) debts: Vec<Debt>,
     /// Debts whose give-back met an error, or is owed once more.
@@ -104,14 +143,17 @@ pub(super) struct Drained {
 /// Sends a pipeline; sends again, as text, the scripts that the server has lost.
 async fn exchange(
     mut client: MultiplexedConnection,
-    pipeline: Pipeline,
-    calls: Vec<(usize, ScriptCall)>,
+    batch: Batch,
+    waits: Option<Manner>,
     given_up: Arc<AtomicBool>,
 ) -> Result<Vec<Value>, RedisError> {
-    let mut replies = client
-        .send_packed_commands(&pipeline, 0, pipeline.len())
+    let pipeline = batch.pipeline();
+    let replies = client
+        .send_packed_commands(pipeline, 0, pipeline.len())
         .await?;
-    let lost: Vec<&(usize, ScriptCall)> = calls
+    let mut replies = batch.replies(replies);
+    let lost: Vec<&(usize, ScriptCall)> = batch
+        .calls()
         .iter()
         .filter(|(place, _)| {
             replies.get(*place).is_some_and(|reply| {
@@ -123,13 +165,21 @@ async fn exchange(
     if lost.is_empty() || given_up.load(Ordering::Relaxed) {
         return Ok(replies);
     }
-    let mut texts = Pipeline::new();
+    let mut texts = batch.another();
     for (_, call) in &lost {
-        call.push_text(&mut texts);
+        texts.call_by_text(call);
     }
-    let second = client.send_packed_commands(&texts, 0, texts.len()).await?;
-    for ((place, _), reply) in lost.into_iter().zip(second) {
-        replies[*place] = reply;
+    let mut places: Vec<usize> = lost.iter().map(|(place, _)| *place).collect();
+    if let Some(manner) = &waits {
+        push_wait(&mut texts, manner);
+        places.push(replies.len().saturating_sub(1));
+    }
+    let pipeline = texts.pipeline();
+    let second = client
+        .send_packed_commands(pipeline, 0, pipeline.len())
+        .await?;
+    for (place, reply) in places.into_iter().zip(texts.replies(second)) {
+        replies[place] = reply;
     }
     Ok(replies)
 }
@@ -137,38 +187,37 @@ async fn exchange(
 /// A pipeline on its way, with what is needed however it ends.
 struct SentPipeline {
     parts: Vec<(Work, Share)>,
-    client: MultiplexedConnection,
+    link: Link,
     given_up: Arc<AtomicBool>,
-    schemes: Arc<[KeyScheme]>,
+    /// The last reply says how many replicas have what was written.
+    waits: bool,
+    /// For commands to the same server.
+    another: Batch,
+    manner: Manner,
 }
 
 impl SentPipeline {
     fn answered(self, replies: &[Value]) -> Ending {
-        let (mut leave, mut given_back, mut again) = (false, GivenBack::default(), Vec::new());
+        let replicated = !self.waits
+            || matches!(replies.last(), Some(Value::Int(replicas))
+                if *replicas >= i64::from(self.manner.wait_replicas));
+        let reading = Reading {
+            schemes: &self.manner.schemes,
+            abilities: self.another.abilities(),
+            follows_redirections: self.another.follows_redirections(),
+            replicated,
+        };
+        let mut answered = Answered::default();
         for (work, share) in self.parts {
-            if let Work::GiveBack { debts, twice } = work {
-                let reply = replies.get(share.first());
-                if let Some(counts) = reply.and_then(GivenBack::read) {
-                    given_back.add(counts);
-                    again.extend(debts.into_iter().filter(|_| twice));
-                } else {
-                    again.extend(debts);
-                }
-            } else {
-                leave |= work.resolve(&share, replies);
-            }
+            work.resolve(&share, replies, &reading, &mut answered);
         }
-        Ending::Answered {
-            leave,
-            given_back,
-            again,
-        }
+        Ending::Answered(answered)
     }
 
     fn broken(self, error: &RedisError) -> Ending {
         let mut debts = Vec::new();
         for (work, _) in self.parts {
-            debts.extend(work.debts(&self.schemes));
+            debts.extend(work.debts(&self.manner.schemes));
             work.fail(StoreError::from(error));
         }
         Ending::Broken { debts }
@@ -179,24 +228,25 @@ impl SentPipeline {
         self.given_up.store(true, Ordering::Relaxed);
         let (mut debts, mut owed_twice) = (Vec::new(), Vec::new());
         for (work, _) in self.parts {
-            debts.extend(work.debts(&self.schemes));
+            debts.extend(work.debts(&self.manner.schemes));
             if let Work::GiveBack { debts, twice: true } = &work {
                 owed_twice.extend_from_slice(debts);
             }
             work.fail(StoreError::Timeout);
         }
-        let mut pipeline = Pipeline::new();
-        for debts in debts.chunks(DEBTS_PER_CALL) {
-            commands::give_back_call(debts).push_text(&mut pipeline);
-        }
-        let mut client = self.client;
+        let mut batch = self.another;
+        let groups = commands::push_give_backs(&debts, &mut batch);
+        let link = self.link;
         let mut give_back = async move {
-            if pipeline.is_empty() {
+            let mut client = link.client.clone();
+            if batch.is_empty() {
                 return Ok(Vec::new());
             }
-            client
-                .send_packed_commands(&pipeline, 0, pipeline.len())
-                .await
+            let pipeline = batch.pipeline();
+            let replies = client
+                .send_packed_commands(pipeline, 0, pipeline.len())
+                .await?;
+            Ok(batch.replies(replies))
         }
         .boxed();
         let early = unconstrained(poll_immediate(&mut give_back)).await;
@@ -212,7 +262,18 @@ impl SentPipeline {
             };
             match timeout(DRAIN_LIMIT, both).await {
                 Ok(Ok(replies)) => {
-                    let mut drained = drained(&replies, &debts);
+                    let mut drained = Drained {
+                        answered: true,
+                        ..Drained::default()
+                    };
+                    for (group, reply) in groups.iter().zip(&replies) {
+                        match GivenBack::read(reply) {
+                            Some(counts) => drained.given_back.add(counts),
+                            None => drained
+                                .again
+                                .extend(group.iter().map(|&debt| debts[debt].clone())),
+                        }
+                    }
                     drained.again.extend(owed_twice);
                     drained
                 }
@@ -229,18 +290,6 @@ impl SentPipeline {
     }
 }
 
-/// What the give-backs behind a late pipeline came to, a reply for each chunk of debts.
-fn drained(replies: &[Value], debts: &[Debt]) -> Drained {
-    let mut drained = Drained::default();
-    for (chunk, reply) in debts.chunks(DEBTS_PER_CALL).zip(replies) {
-        match GivenBack::read(reply) {
-            Some(counts) => drained.given_back.add(counts),
-            None => drained.again.extend_from_slice(chunk),
-        }
-    }
-    drained
-}
-
 /// What give-backs came to.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct GivenBack {
@@ -250,7 +299,7 @@ pub(super) struct GivenBack {
 
 impl GivenBack {
     /// `None`: the give-back met an error.
-    fn read(reply: &Value) -> Option<Self> {
+    pub(super) fn read(reply: &Value) -> Option<Self> {
         let Value::Array(counts) = reply else {
             return None;
         };
@@ -263,7 +312,7 @@ impl GivenBack {
         })
     }
 
-    const fn add(&mut self, other: Self) {
+    pub(super) const fn add(&mut self, other: Self) {
         self.deleted += other.deleted;
         self.kept += other.kept;
     }

@@ -1,5 +1,7 @@
 //! The scripts, and how they are called: by their hash where the server has them.
 
+use std::sync::atomic::AtomicBool;
+
 use redis::Pipeline;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +42,7 @@ pub(super) struct Abilities {
     /// In the order of [`Script::ALL`].
     pub(super) hashes: Vec<Option<String>>,
     /// `SET … NX … GET`, from Redis 7.0.
-    pub(super) sets_and_gets: bool,
+    pub(super) sets_and_gets: AtomicBool,
 }
 
 impl Abilities {
@@ -68,21 +70,9 @@ impl ScriptCall {
         }
     }
 
-    /// By its hash if the server has it.
-    pub(super) fn push(&self, abilities: &Abilities, pipeline: &mut Pipeline) {
-        match abilities.hash(self.script) {
-            Some(hash) => self.push_as("EVALSHA", hash, pipeline),
-            None => self.push_text(pipeline),
-        }
-    }
-
-    /// By its text, which also makes the server keep it.
-    pub(super) fn push_text(&self, pipeline: &mut Pipeline) {
-        self.push_as("EVAL", self.script.source(), pipeline);
-    }
-
-    fn push_as(&self, command: &str, script: &str, pipeline: &mut Pipeline) {
-        let command = pipeline.cmd(command).arg(script).arg(self.keys.len());
+    /// Appends what follows the command's name; `script` is the text or its hash.
+    pub(super) fn write(&self, script: &str, command: &mut Pipeline) {
+        command.arg(script).arg(self.keys.len());
         for key in &self.keys {
             command.arg(key.as_slice());
         }

@@ -1,14 +1,20 @@
 //! What a lane is asked to do, and how its replies are read.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
-use redis::{Pipeline, Value};
+use redis::Value;
 use tokio::sync::oneshot;
 
 use super::{
+    batch::Batch,
     collector::Collector,
-    commands::{self, Adoption, ClaimCommands, Debt, Decided, Round},
-    connection::CANARY_KEY,
+    commands::{self, Adoption, Debt, Decided, Round},
+    connection::is_syntax_error,
+    error::{Redirection, redirection},
+    pipeline::{Answered, GivenBack},
     script::{Abilities, ScriptCall},
     write_back,
 };
@@ -18,7 +24,7 @@ use crate::{
         key::KeyScheme,
     },
     store::{
-        ClaimRequest, Found, GiveBack, SettleRequest, StoreError,
+        ClaimOutcome, ClaimRequest, Found, GiveBack, SettleRequest, StoreError,
         write_back::{WriteBack, WrittenBack},
     },
 };
@@ -40,7 +46,7 @@ pub(super) enum Work {
         collector: Arc<Collector<SettleOutcome>>,
     },
     WriteBack {
-        batch: Arc<WriteBack>,
+        request: Arc<WriteBack>,
         items: Vec<usize>,
         collector: Arc<Collector<WrittenBack>>,
     },
@@ -57,6 +63,7 @@ pub(super) enum Work {
     },
     /// A write that the server must take.
     Canary {
+        key: Vec<u8>,
         reply: oneshot::Sender<Result<(), StoreError>>,
     },
     /// Is the connection alive? Nobody waits for the answer.
@@ -64,16 +71,27 @@ pub(super) enum Work {
 }
 
 /// Which of a pipeline's replies belong to a piece of work.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Share {
     first: usize,
-    claims: Option<ClaimCommands>,
+    /// Items with a command of their own, whose replies come first.
+    singles: Vec<usize>,
+    /// Items of each script call.
+    calls: Vec<Vec<usize>>,
 }
 
-impl Share {
-    /// Where the first reply is.
-    pub(super) const fn first(&self) -> usize {
-        self.first
+/// What is needed to read replies.
+pub(super) struct Reading<'a> {
+    pub(super) schemes: &'a [KeyScheme],
+    pub(super) abilities: &'a Abilities,
+    pub(super) follows_redirections: bool,
+    /// What was written counts: enough replicas have it.
+    pub(super) replicated: bool,
+}
+
+impl Reading<'_> {
+    fn redirection(&self, reply: &Value) -> Option<Redirection> {
+        redirection(reply).filter(|_| self.follows_redirections)
     }
 }
 
@@ -89,20 +107,21 @@ impl Work {
         }
     }
 
-    /// Appends the commands, and the script calls with their places in the pipeline.
-    pub(super) fn push(
-        &self,
-        schemes: &[KeyScheme],
-        abilities: &Abilities,
-        pipeline: &mut Pipeline,
-        calls: &mut Vec<(usize, ScriptCall)>,
-    ) -> Share {
-        let first = pipeline.len();
-        let mut call = |call: ScriptCall, pipeline: &mut Pipeline| {
-            calls.push((pipeline.len(), call.clone()));
-            call.push(abilities, pipeline);
-        };
-        let mut claims = None;
+    /// It may write what others rely on.
+    pub(super) const fn writes(&self) -> bool {
+        match self {
+            Work::Claim { .. }
+            | Work::Settle { .. }
+            | Work::WriteBack { .. }
+            | Work::Canary { .. } => true,
+            Work::GiveBack { .. } | Work::Inspect { .. } | Work::Call { .. } | Work::Ping => false,
+        }
+    }
+
+    /// Appends the commands.
+    pub(super) fn push(&self, schemes: &[KeyScheme], batch: &mut Batch) -> Share {
+        let first = batch.len();
+        let (mut singles, mut calls) = (Vec::new(), Vec::new());
         match self {
             Work::Claim {
                 request,
@@ -111,81 +130,175 @@ impl Work {
                 ..
             } => {
                 let scheme = &schemes[usize::from(request.namespace.0)];
-                let mut commands =
-                    ClaimCommands::push(request, plans, scheme, round, abilities, pipeline);
-                if let Some(call) = commands.call.take() {
-                    calls.push((pipeline.len() - 1, call));
-                }
-                claims = Some(commands);
+                (singles, calls) = commands::push_claims(request, plans, scheme, round, batch);
             }
             Work::Settle { request, items, .. } => {
-                call(commands::settle_call(request, items, schemes), pipeline)
-            }
-            Work::WriteBack { batch, items, .. } => {
-                call(write_back::call(batch, items, schemes), pipeline)
-            }
-            Work::GiveBack { debts, .. } => call(commands::give_back_call(debts), pipeline),
-            Work::Inspect { keys, .. } => {
-                for key in keys {
-                    pipeline.cmd("GET").arg(key.as_slice());
-                    pipeline.cmd("PTTL").arg(key.as_slice());
+                calls = batch.together(items.clone(), |item, key| {
+                    commands::write_settled_key(request, item, schemes, key);
+                });
+                for items in &calls {
+                    batch.call(commands::settle_call(request, items, schemes));
                 }
             }
-            Work::Call { call: script, .. } => call(script.clone(), pipeline),
-            Work::Canary { .. } => {
-                pipeline
-                    .cmd("SET")
-                    .arg(CANARY_KEY)
+            Work::WriteBack { request, items, .. } => {
+                calls = batch.together(items.clone(), |item, key| {
+                    write_back::write_key(request, item, schemes, key);
+                });
+                for items in &calls {
+                    batch.call(write_back::call(request, items, schemes));
+                }
+            }
+            Work::GiveBack { debts, .. } => calls = commands::push_give_backs(debts, batch),
+            Work::Inspect { keys, .. } => {
+                for key in keys {
+                    batch.command("GET").arg(key.as_slice());
+                    batch.command("PTTL").arg(key.as_slice());
+                }
+            }
+            Work::Call { call, .. } => batch.call(call.clone()),
+            Work::Canary { key, .. } => {
+                batch
+                    .command("SET")
+                    .arg(key.as_slice())
                     .arg(1)
                     .arg("PX")
                     .arg(CANARY_MS);
             }
             Work::Ping => {
-                pipeline.cmd("PING");
+                batch.command("PING");
             }
         }
-        Share { first, claims }
+        Share {
+            first,
+            singles,
+            calls,
+        }
     }
 
-    /// Hands the replies to whoever waits for them. Says whether the server must be left: a
-    /// demoted or loading one, in place of which the next connection may find the right one.
-    pub(super) fn resolve(self, share: &Share, replies: &[Value]) -> bool {
+    /// Hands the replies to whoever waits for them, and adds what else is to be done.
+    pub(super) fn resolve(
+        self,
+        share: &Share,
+        replies: &[Value],
+        reading: &Reading<'_>,
+        answered: &mut Answered,
+    ) {
         let replies = replies.get(share.first..).unwrap_or_default();
         let head = replies.first().unwrap_or(&Value::Nil);
         match self {
             Work::Claim {
                 request,
-                plans,
                 round,
                 collector,
+                ..
             } => {
-                let outcomes = match &share.claims {
-                    Some(commands) => claim_outcomes(&request, commands, round.adoption, replies),
-                    None => plans
-                        .into_iter()
-                        .map(|plan| (plan, Err(StoreError::Protocol)))
-                        .collect(),
+                let claims = ClaimReplies {
+                    request: &request,
+                    share,
+                    adoption: round.adoption,
+                    reading,
                 };
-                let leave = is_to_be_left(&outcomes);
+                let (outcomes, redirected) = claims.read(replies, &mut answered.debts);
+                answered.leave |= is_to_be_left(&outcomes);
                 collector.fill(outcomes);
-                leave
+                for (redirection, plans) in redirected {
+                    let work = Work::Claim {
+                        request: Arc::clone(&request),
+                        plans,
+                        round: Arc::clone(&round),
+                        collector: Arc::clone(&collector),
+                    };
+                    answered.redirected.push((redirection, work));
+                }
             }
             Work::Settle {
-                items, collector, ..
+                request, collector, ..
             } => {
-                let outcomes = spread(&items, head, commands::settle_outcome);
-                let leave = is_to_be_left(&outcomes);
-                collector.fill(outcomes);
-                leave
+                for (items, reply) in share.calls.iter().zip(replies) {
+                    if let Some(redirection) = reading.redirection(reply) {
+                        let work = Work::Settle {
+                            request: Arc::clone(&request),
+                            items: items.clone(),
+                            collector: Arc::clone(&collector),
+                        };
+                        answered.redirected.push((redirection, work));
+                        continue;
+                    }
+                    let outcomes = spread(items, reply, |part| {
+                        match commands::settle_outcome(part) {
+                            // Asked again, it will have been applied already.
+                            Ok(SettleOutcome::Applied) if !reading.replicated => {
+                                Err(StoreError::NoReplicas)
+                            }
+                            outcome => outcome,
+                        }
+                    });
+                    answered.leave |= is_to_be_left(&outcomes);
+                    collector.fill(outcomes);
+                }
             }
             Work::WriteBack {
-                items, collector, ..
+                request, collector, ..
             } => {
-                let outcomes = spread(&items, head, write_back::outcome);
-                let leave = is_to_be_left(&outcomes);
-                collector.fill(outcomes);
-                leave
+                for (items, reply) in share.calls.iter().zip(replies) {
+                    if let Some(redirection) = reading.redirection(reply) {
+                        let work = Work::WriteBack {
+                            request: Arc::clone(&request),
+                            items: items.clone(),
+                            collector: Arc::clone(&collector),
+                        };
+                        answered.redirected.push((redirection, work));
+                        continue;
+                    }
+                    let outcomes = spread(items, reply, |part| match write_back::outcome(part) {
+                        // It is written again, until it counts.
+                        Ok(WrittenBack::Stands) if !reading.replicated => {
+                            Err(StoreError::NoReplicas)
+                        }
+                        outcome => outcome,
+                    });
+                    answered.leave |= is_to_be_left(&outcomes);
+                    collector.fill(outcomes);
+                }
             }
+            Work::GiveBack { debts, twice } => {
+                for (group, reply) in share.calls.iter().zip(replies) {
+                    let debts = group.iter().map(|&debt| debts[debt].clone());
+                    if let Some(redirection) = reading.redirection(reply) {
+                        let debts = debts.collect();
+                        let work = Work::GiveBack { debts, twice };
+                        answered.redirected.push((redirection, work));
+                    } else if let Some(counts) = GivenBack::read(reply) {
+                        answered.given_back.add(counts);
+                        answered.again.extend(debts.filter(|_| twice));
+                    } else {
+                        answered.again.extend(debts);
+                    }
+                }
+            }
+            work @ (Work::Inspect { .. } | Work::Call { .. }) => {
+                if let Some(redirection) = reading.redirection(head) {
+                    answered.redirected.push((redirection, work));
+                } else {
+                    answered.leave |= work.answer_one(replies);
+                }
+            }
+            Work::Canary { reply, .. } => {
+                let answer = match head {
+                    Value::Okay if reading.replicated => Ok(()),
+                    Value::Okay => Err(StoreError::NoReplicas),
+                    other => Err(error_of(other)),
+                };
+                answered.leave |= answer.is_err_and(leaves);
+                let _ = reply.send(answer);
+            }
+            Work::Ping => {}
+        }
+    }
+
+    /// Answers work that one caller waits for. Says whether the server must be left.
+    fn answer_one(self, replies: &[Value]) -> bool {
+        match self {
             Work::Inspect { keys, reply } => {
                 let (pairs, _) = replies.as_chunks::<2>();
                 let found = pairs
@@ -197,24 +310,21 @@ impl Work {
                 false
             }
             Work::Call { reply, .. } => {
-                let answer = match head {
-                    Value::ServerError(error) => Err(StoreError::from(error)),
-                    value => Ok(value.clone()),
+                let answer = match replies.first() {
+                    Some(Value::ServerError(error)) => Err(StoreError::from(error)),
+                    Some(value) => Ok(value.clone()),
+                    None => Err(StoreError::Protocol),
                 };
                 let leave = answer.as_ref().is_err_and(|error| leaves(*error));
                 let _ = reply.send(answer);
                 leave
             }
-            Work::Canary { reply } => {
-                let answer = match head {
-                    Value::Okay => Ok(()),
-                    other => Err(error_of(other)),
-                };
-                let leave = answer.is_err_and(leaves);
-                let _ = reply.send(answer);
-                leave
-            }
-            Work::GiveBack { .. } | Work::Ping => false,
+            Work::Claim { .. }
+            | Work::Settle { .. }
+            | Work::WriteBack { .. }
+            | Work::GiveBack { .. }
+            | Work::Canary { .. }
+            | Work::Ping => false,
         }
     }
 
@@ -235,7 +345,7 @@ impl Work {
             Work::Call { reply, .. } => {
                 let _ = reply.send(Err(error));
             }
-            Work::Canary { reply } => {
+            Work::Canary { reply, .. } => {
                 let _ = reply.send(Err(error));
             }
             Work::GiveBack { .. } | Work::Ping => {}
@@ -276,38 +386,68 @@ fn is_to_be_left<T>(outcomes: &[(usize, Result<T, StoreError>)]) -> bool {
         .any(|(_, outcome)| outcome.as_ref().is_err_and(|error| leaves(*error)))
 }
 
-fn claim_outcomes(
-    request: &ClaimRequest,
-    commands: &ClaimCommands,
+type Outcomes = Vec<(usize, Result<Decided, StoreError>)>;
+type Redirected = Vec<(Redirection, Vec<usize>)>;
+
+/// The replies to a piece of claiming.
+struct ClaimReplies<'a> {
+    request: &'a ClaimRequest,
+    share: &'a Share,
     adoption: Adoption,
-    replies: &[Value],
-) -> Vec<(usize, Result<Decided, StoreError>)> {
-    let (singles, rest) = replies.split_at(commands.singles.len().min(replies.len()));
-    let mut outcomes: Vec<_> = commands
-        .singles
-        .iter()
-        .zip(singles)
-        .map(|(&plan, reply)| (plan, commands::single_outcome(request, plan, reply)))
-        .collect();
-    if let Some(reply) = rest.first().filter(|_| !commands.scripted.is_empty()) {
-        match reply {
-            Value::Array(parts) if parts.len() == commands.scripted.len() => {
-                outcomes.extend(commands.scripted.iter().zip(parts).map(|(&plan, part)| {
-                    (
-                        plan,
-                        commands::scripted_outcome(request, plan, adoption, part),
-                    )
-                }));
+    reading: &'a Reading<'a>,
+}
+
+impl ClaimReplies<'_> {
+    /// What the plans came to, and which of them are to be sent elsewhere. Claims that do not count
+    /// are added to `debts`.
+    fn read(&self, replies: &[Value], debts: &mut Vec<Debt>) -> (Outcomes, Redirected) {
+        let Self { request, share, .. } = self;
+        let (mut outcomes, mut redirected) = (Vec::new(), Redirected::new());
+        let (singles, calls) = replies.split_at(share.singles.len().min(replies.len()));
+        for (&plan, reply) in share.singles.iter().zip(singles) {
+            if let Some(redirection) = self.reading.redirection(reply) {
+                match redirected.iter_mut().find(|(to, _)| *to == redirection) {
+                    Some((_, plans)) => plans.push(plan),
+                    None => redirected.push((redirection, vec![plan])),
+                }
+                continue;
             }
-            other => outcomes.extend(
-                commands
-                    .scripted
-                    .iter()
-                    .map(|&plan| (plan, Err(error_of(other)))),
-            ),
+            if is_syntax_error(reply) {
+                let abilities = self.reading.abilities;
+                abilities.sets_and_gets.store(false, Ordering::Relaxed);
+            }
+            outcomes.push((plan, commands::single_outcome(request, plan, reply)));
         }
+        for (plans, reply) in share.calls.iter().zip(calls) {
+            if let Some(redirection) = self.reading.redirection(reply) {
+                redirected.push((redirection, plans.clone()));
+                continue;
+            }
+            outcomes.extend(spread_with(plans, reply, |plan, part| {
+                commands::scripted_outcome(request, plan, self.adoption, part)
+            }));
+        }
+        if !self.reading.replicated {
+            self.withdraw(&mut outcomes, debts);
+        }
+        (outcomes, redirected)
     }
-    outcomes
+
+    /// Claims that too few replicas have.
+    fn withdraw(&self, outcomes: &mut Outcomes, debts: &mut Vec<Debt>) {
+        let mut claims = Vec::new();
+        for (plan, outcome) in outcomes {
+            if let Ok(Decided::Outcome(ClaimOutcome::Claimed { nonce, .. })) = outcome {
+                claims.push(GiveBack {
+                    plan: *plan,
+                    nonce: *nonce,
+                });
+                *outcome = Err(StoreError::NoReplicas);
+            }
+        }
+        let scheme = &self.reading.schemes[usize::from(self.request.namespace.0)];
+        debts.extend(commands::debts(self.request, &claims, scheme));
+    }
 }
 
 /// A script's array over the items, or its one error for all of them.
@@ -316,14 +456,22 @@ fn spread<T>(
     reply: &Value,
     read: impl Fn(&Value) -> Result<T, StoreError>,
 ) -> Vec<(usize, Result<T, StoreError>)> {
+    spread_with(items, reply, |_, part| read(part))
+}
+
+fn spread_with<T>(
+    items: &[usize],
+    reply: &Value,
+    read: impl Fn(usize, &Value) -> Result<T, StoreError>,
+) -> Vec<(usize, Result<T, StoreError>)> {
+    let all = |error| items.iter().map(|&item| (item, Err(error))).collect();
     match reply {
-        Value::Array(parts) if parts.len() == items.len() => {
-            items.iter().copied().zip(parts.iter().map(read)).collect()
-        }
-        other => items
+        Value::Array(parts) if parts.len() == items.len() => items
             .iter()
-            .map(|&item| (item, Err(error_of(other))))
+            .zip(parts)
+            .map(|(&item, part)| (item, read(item, part)))
             .collect(),
+        other => all(error_of(other)),
     }
 }
 

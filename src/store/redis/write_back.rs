@@ -14,6 +14,7 @@ use super::{
     commands::Debt,
     error::from_text,
     script::{Script, ScriptCall},
+    send,
     work::Work,
 };
 use crate::{
@@ -41,17 +42,17 @@ impl RedisStore {
             drop(place);
             drop(sender.send(outcomes));
         });
-        for (lane, items) in Self::split(batch.items.iter().map(|item| item.partition).enumerate())
-        {
-            let (batch, collector) = (Arc::clone(batch), Arc::clone(&collector));
-            self.send(
-                lane,
-                Work::WriteBack {
-                    batch,
-                    items,
-                    collector,
-                },
-            );
+        let partitions = batch.items.iter().map(|item| item.partition);
+        let parts = self.split(partitions.enumerate(), |item, key| {
+            write_key(batch, item, &self.schemes, key);
+        });
+        for (lane, items) in parts {
+            let work = Work::WriteBack {
+                request: Arc::clone(batch),
+                items,
+                collector: Arc::clone(&collector),
+            };
+            send(lane.as_ref(), work);
         }
         Reply::answered_by(answered, async move {
             receiver
@@ -62,26 +63,30 @@ impl RedisStore {
 
     /// Twice: a write that was not answered may still be read from a dead connection.
     pub(super) fn send_withdrawal(&self, batch: &WriteBack, items: &[usize]) {
+        let debts: Vec<Debt> = items
+            .iter()
+            .map(|&item| {
+                let mut key = Vec::with_capacity(64);
+                write_key(batch, item, &self.schemes, &mut key);
+                let mut head = encoded(&batch.items[item]);
+                head.truncate(Debt::HEAD_BYTES);
+                Debt::new(key, head)
+            })
+            .collect();
         let partitions = items.iter().map(|&item| batch.items[item].partition);
-        for (lane, places) in Self::split(partitions.enumerate()) {
-            let debts = places
-                .into_iter()
-                .map(|place| {
-                    let item = &batch.items[items[place]];
-                    let mut record = encoded(item);
-                    record.truncate(Debt::HEAD_BYTES);
-                    Debt::new(key(batch, item, &self.schemes), record)
-                })
-                .collect();
-            self.send(lane, Work::GiveBack { debts, twice: true });
+        let key = |debt: usize, key: &mut Vec<u8>| key.extend_from_slice(&debts[debt].key);
+        for (lane, items) in self.split(partitions.enumerate(), key) {
+            let debts = items.into_iter().map(|item| debts[item].clone()).collect();
+            let twice = true;
+            send(lane.as_ref(), Work::GiveBack { debts, twice });
         }
     }
 }
 
-fn key(batch: &WriteBack, item: &WriteBackItem, schemes: &[KeyScheme]) -> Vec<u8> {
-    let mut key = Vec::with_capacity(64);
-    schemes[usize::from(item.namespace.0)].write_key(batch.key(item), item.partition, &mut key);
-    key
+pub(super) fn write_key(batch: &WriteBack, item: usize, schemes: &[KeyScheme], key: &mut Vec<u8>) {
+    let item = &batch.items[item];
+    let scheme = &schemes[usize::from(item.namespace.0)];
+    scheme.write_key(batch.key(item), item.partition, key);
 }
 
 fn encoded(item: &WriteBackItem) -> Vec<u8> {
@@ -94,7 +99,9 @@ pub(super) fn call(batch: &WriteBack, items: &[usize], schemes: &[KeyScheme]) ->
     let mut call = ScriptCall::new(Script::WriteBack);
     for &index in items {
         let item = &batch.items[index];
-        call.keys.push(key(batch, item, schemes));
+        let mut key = Vec::with_capacity(64);
+        write_key(batch, index, schemes, &mut key);
+        call.keys.push(key);
         let hold_ms = item.hold.get().to_string().into_bytes();
         call.arguments.extend([encoded(item), hold_ms]);
     }

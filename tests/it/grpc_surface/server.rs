@@ -11,10 +11,7 @@ use dedupd::{
     domain::{
         claim::Standing,
         kind::{Accepts, Kind},
-        policy::{
-            Bounds, ContentMismatch, DEFAULT_IN_FLIGHT_RETRY, FailureMode, Mode, NamespaceName,
-            Place, Policy, PolicyDraft, Window,
-        },
+        policy::{FailureMode, Mode, NamespaceName, Place, Policy, PolicyDraft, Window},
         time::EventTime,
         time::{Implausible, TimeLimits},
     },
@@ -213,21 +210,14 @@ fn policy(draft: PolicyDraft) -> Arc<Policy> {
 
 fn draft(name: &str, kind: Kind, window: Window) -> PolicyDraft {
     PolicyDraft {
-        name: NamespaceName::new(name).expect("a name"),
-        accepts: Accepts::from_kinds([kind]),
-        window,
-        place: None,
-        ttl: Duration::from_secs(3600),
-        lease: Duration::ZERO,
-        in_flight_retry: DEFAULT_IN_FLIGHT_RETRY,
-        failure_mode: FailureMode::Closed,
-        content_mismatch: ContentMismatch::DeadLetter,
-        mode: Mode::Enforce,
         time_limits: TimeLimits::new(None, None, Implausible::DeadLetter),
-        bounds: Bounds::default(),
-        prefix: None,
-        layout: None,
-        digest: None,
+        ..PolicyDraft::new(
+            NamespaceName::new(name).expect("a name"),
+            Accepts::from_kinds([kind]),
+            window,
+            Duration::from_secs(3600),
+            FailureMode::Closed,
+        )
     }
 }
 

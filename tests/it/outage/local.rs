@@ -1,5 +1,6 @@
 //! `failure_mode: local`: decided in the embedded store, written back afterwards.
 
+mod cluster;
 mod engine;
 mod flapping;
 mod recovery;

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tonic::Code;
 use tonic_types::StatusExt;
 
-use super::world::{World, fresh_ids, keyed, request};
+use super::world::{Client, World, fresh_ids, keyed, request};
 
 /// So much that the machine keeps the rest of it, whatever else it does.
 const BUDGET: Duration = Duration::from_secs(3);
@@ -74,6 +74,101 @@ async fn o02_an_overload_is_told_apart_from_an_outage() {
     assert!(sums.0 + sums.1 > 0, "no overload");
     assert!(sums.2 > 0, "nothing got through");
     assert!(rss < MAX_RSS_KIB, "{rss} KiB");
+}
+
+/// What Redis takes behind a narrow wire: some 5,000 claims a second.
+const NARROW_BYTES_PER_SECOND: u32 = 600_000;
+const EVENTS: usize = 50;
+
+/// What became of events, and for how long the slowest call waited.
+#[derive(Debug, Default)]
+struct Load {
+    decided: usize,
+    overloaded: usize,
+    undecided: usize,
+    slowest: Duration,
+}
+
+impl Load {
+    fn add(&mut self, other: &Load) {
+        self.decided += other.decided;
+        self.overloaded += other.overloaded;
+        self.undecided += other.undecided;
+        self.slowest = self.slowest.max(other.slowest);
+    }
+}
+
+async fn call(mut client: Client) -> Load {
+    let events = fresh_ids(EVENTS).iter().map(|id| keyed(id)).collect();
+    let begun = Instant::now();
+    let answer = client.admit(request("open", events, "")).await;
+    let mut load = Load {
+        slowest: begun.elapsed(),
+        ..Load::default()
+    };
+    match answer {
+        Ok(answer) => {
+            for verdict in answer.into_inner().verdicts {
+                match verdict.reason() {
+                    Reason::FirstSeen => load.decided += 1,
+                    Reason::Overloaded => load.overloaded += 1,
+                    Reason::FailOpen => load.undecided += 1,
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        Err(status) => {
+            assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
+            load.overloaded += EVENTS;
+        }
+    }
+    load
+}
+
+/// Calls at a rate, whether or not the earlier ones are answered.
+async fn offer(world: &World, calls_per_second: f64, duration: Duration) -> Load {
+    let begun = Instant::now();
+    let mut calls = JoinSet::new();
+    while begun.elapsed() < duration {
+        calls.spawn(call(world.client.clone()));
+        let due = Duration::from_secs_f64(calls.len() as f64 / calls_per_second);
+        tokio::time::sleep(due.saturating_sub(begun.elapsed())).await;
+    }
+    let mut load = Load::default();
+    while let Some(one) = calls.join_next().await {
+        load.add(&one.expect("an answer"));
+    }
+    load
+}
+
+/// The excess is refused as overload; what Redis takes is decided as before, and no failure mode
+/// speaks for a Redis that answers.
+#[tokio::test(flavor = "multi_thread")]
+async fn twice_the_load_that_redis_takes_is_refused_by_half() {
+    let world = World::start(Duration::from_millis(200)).await;
+    world.proxy.limit_requests(NARROW_BYTES_PER_SECOND);
+    let mut alone = Load::default();
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(2) {
+        let mut calls = JoinSet::new();
+        (0..4).for_each(|_| drop(calls.spawn(call(world.client.clone()))));
+        for one in calls.join_all().await {
+            alone.add(&one);
+        }
+    }
+    let capacity = alone.decided as f64 / begun.elapsed().as_secs_f64();
+    assert_eq!(alone.undecided, 0, "{alone:?}");
+    let twice = 2.0 * capacity / EVENTS as f64;
+    offer(&world, twice, Duration::from_secs(1)).await;
+    let trips = world.metric("dedupd_breaker_trips_total");
+    let seconds = 4.0;
+    let load = offer(&world, twice, Duration::from_secs_f64(seconds)).await;
+    let throughput = load.decided as f64 / seconds / capacity;
+    eprintln!("capacity {capacity:.0} events/s; at twice that {throughput:.2} of it; {load:?}");
+    assert!(throughput > 0.7, "{throughput:.2}: {load:?}");
+    assert!(load.overloaded > load.decided / 3, "{load:?}");
+    assert!(load.undecided * 50 < load.decided, "{load:?}");
+    assert_eq!(world.metric("dedupd_breaker_trips_total"), trips);
 }
 
 fn rss_kib(pid: u32) -> u64 {

@@ -24,24 +24,24 @@ use crate::support::{
 };
 
 /// Enough that a healthy Redis keeps it on a busy machine.
-pub(super) const AMPLE: Duration = Duration::from_millis(400);
+pub(crate) const AMPLE: Duration = Duration::from_millis(400);
 
-pub(super) type Client = DedupServiceClient<Channel>;
+pub(crate) type Client = DedupServiceClient<Channel>;
 
 #[derive(Debug)]
-pub(super) struct World {
-    pub(super) redis: RedisServer,
-    pub(super) proxy: Arc<Proxy>,
-    pub(super) service: Service,
-    pub(super) client: Client,
+pub(crate) struct World {
+    pub(crate) redis: RedisServer,
+    pub(crate) proxy: Arc<Proxy>,
+    pub(crate) service: Service,
+    pub(crate) client: Client,
 }
 
 impl World {
-    pub(super) async fn start(budget: Duration) -> Self {
+    pub(crate) async fn start(budget: Duration) -> Self {
         Self::start_on(budget, redis::Options::default()).await
     }
 
-    pub(super) async fn start_on(budget: Duration, options: redis::Options) -> Self {
+    pub(crate) async fn start_on(budget: Duration, options: redis::Options) -> Self {
         let redis = RedisServer::start(options);
         let proxy = Proxy::start(redis.addr());
         let service = serve(&redis.url_at(proxy.addr()), budget);
@@ -57,17 +57,17 @@ impl World {
     }
 
     /// Admits one keyed event for a caller that does not retry its call.
-    pub(super) async fn admit(&mut self, namespace: &str, id: &str) -> Verdict {
+    pub(crate) async fn admit(&mut self, namespace: &str, id: &str) -> Verdict {
         admit(&mut self.client, namespace, &[id], "")
             .await
             .remove(0)
     }
 
-    pub(super) async fn confirm(&mut self, claim: &[u8]) -> SettleOutcome {
+    pub(crate) async fn confirm(&mut self, claim: &[u8]) -> SettleOutcome {
         confirm(&mut self.client, claim).await
     }
 
-    pub(super) async fn release(&mut self, claim: &[u8]) -> SettleOutcome {
+    pub(crate) async fn release(&mut self, claim: &[u8]) -> SettleOutcome {
         let claims = vec![claim.to_vec().into()];
         let answer = self.client.release(ReleaseRequest { claims }).await;
         answer
@@ -79,16 +79,16 @@ impl World {
     }
 
     /// Waits until Redis decides again about subjects of every lane; how long that took.
-    pub(super) async fn until_decided(&mut self) -> Duration {
+    pub(crate) async fn until_decided(&mut self) -> Duration {
         until_decided(&mut self.client).await
     }
 
     /// Whether something stands under the key of a keyed event.
-    pub(super) fn stands(&self, namespace: &str, id: &str) -> bool {
+    pub(crate) fn stands(&self, namespace: &str, id: &str) -> bool {
         self.redis.cli(&["EXISTS", &format!("{namespace}:{id}")]) == "1"
     }
 
-    pub(super) async fn until_stands(
+    pub(crate) async fn until_stands(
         &self,
         namespace: &str,
         id: &str,
@@ -105,23 +105,28 @@ impl World {
         }
     }
 
-    pub(super) fn metric(&self, series: &str) -> f64 {
+    pub(crate) fn metric(&self, series: &str) -> f64 {
         self.service
             .metric(series)
             .unwrap_or_else(|| panic!("no series {series}"))
     }
 
-    pub(super) fn errors(&self, kind: &str) -> f64 {
+    pub(crate) fn errors(&self, kind: &str) -> f64 {
         self.metric(&format!(r#"dedupd_store_errors_total{{kind="{kind}"}}"#))
     }
 }
 
-pub(super) fn serve(url: &str, budget: Duration) -> Service {
+pub(crate) fn serve(url: &str, budget: Duration) -> Service {
+    serve_store(&format!("url: \"{url}\", budget: {}ms", budget.as_millis()))
+}
+
+/// `store`: what is between the braces of that part of the configuration.
+pub(crate) fn serve_store(store: &str) -> Service {
     let keyed = "accepts: [keyed], window: none, ttl: 1h";
     let fences = "accepts: [transition], window: { tumbling: 2s, guard: 200ms }, ttl: 5m";
-    let budget = budget.as_millis();
     let config = format!(
-        "store: {{ url: \"{url}\", budget: {budget}ms }}
+        "store: {{ {store} }}
+inspect: {{ allow_forget: true }}
 namespaces:
   open: {{ {keyed}, failure_mode: open }}
   closed: {{ {keyed}, failure_mode: closed }}
@@ -135,20 +140,20 @@ namespaces:
     })
 }
 
-pub(super) async fn connect(service: &Service) -> Client {
+pub(crate) async fn connect(service: &Service) -> Client {
     DedupServiceClient::connect(service.grpc_url())
         .await
         .expect("gRPC listens")
 }
 
 /// A fresh request id.
-pub(super) fn request_id() -> String {
+pub(crate) fn request_id() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     format!("00000000-0000-4000-8000-{number:012x}")
 }
 
-pub(super) fn keyed(id: &str) -> Event {
+pub(crate) fn keyed(id: &str) -> Event {
     let event_id = id.to_owned();
     Event {
         identity: Some(Identity::Keyed(Keyed { event_id })),
@@ -158,7 +163,7 @@ pub(super) fn keyed(id: &str) -> Event {
 
 /// An event at the beginning of a bucket with a guard, so that Redis looks at two keys, in a script;
 /// so long after the beginning of the tests.
-pub(super) fn crossing(device: &str, later: Duration) -> Event {
+pub(crate) fn crossing(device: &str, later: Duration) -> Event {
     static BEGUN: LazyLock<Duration> = LazyLock::new(|| {
         SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -178,7 +183,7 @@ pub(super) fn crossing(device: &str, later: Duration) -> Event {
     }
 }
 
-pub(super) fn request(namespace: &str, events: Vec<Event>, request_id: &str) -> AdmitRequest {
+pub(crate) fn request(namespace: &str, events: Vec<Event>, request_id: &str) -> AdmitRequest {
     AdmitRequest {
         namespace: namespace.to_owned(),
         request_id: request_id.to_owned(),
@@ -187,7 +192,7 @@ pub(super) fn request(namespace: &str, events: Vec<Event>, request_id: &str) -> 
     }
 }
 
-pub(super) async fn admit(
+pub(crate) async fn admit(
     client: &mut Client,
     namespace: &str,
     ids: &[impl AsRef<str>],
@@ -197,12 +202,12 @@ pub(super) async fn admit(
     admit_events(client, request(namespace, events, request_id)).await
 }
 
-pub(super) async fn admit_events(client: &mut Client, request: AdmitRequest) -> Vec<Verdict> {
+pub(crate) async fn admit_events(client: &mut Client, request: AdmitRequest) -> Vec<Verdict> {
     let answer = client.admit(request).await.expect("an answer");
     answer.into_inner().verdicts
 }
 
-pub(super) async fn confirm(client: &mut Client, claim: &[u8]) -> SettleOutcome {
+pub(crate) async fn confirm(client: &mut Client, claim: &[u8]) -> SettleOutcome {
     let claims = vec![claim.to_vec().into()];
     let answer = client.confirm(ConfirmRequest { claims }).await;
     answer
@@ -214,14 +219,14 @@ pub(super) async fn confirm(client: &mut Client, claim: &[u8]) -> SettleOutcome 
 }
 
 /// Ids that no other test of this process uses: enough that every lane has some.
-pub(super) fn fresh_ids(count: usize) -> Vec<String> {
+pub(crate) fn fresh_ids(count: usize) -> Vec<String> {
     let batch = request_id();
     (0..count)
         .map(|number| format!("{batch}-{number}"))
         .collect()
 }
 
-pub(super) async fn until_decided(client: &mut Client) -> Duration {
+pub(crate) async fn until_decided(client: &mut Client) -> Duration {
     let begun = Instant::now();
     loop {
         let verdicts = admit(client, "leased", &fresh_ids(16), "").await;
@@ -237,6 +242,6 @@ pub(super) async fn until_decided(client: &mut Client) -> Duration {
     }
 }
 
-pub(super) fn reasons(verdicts: &[Verdict]) -> Vec<Reason> {
+pub(crate) fn reasons(verdicts: &[Verdict]) -> Vec<Reason> {
     verdicts.iter().map(Verdict::reason).collect()
 }

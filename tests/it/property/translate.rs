@@ -11,8 +11,7 @@ use dedupd::{
         kind::{Accepts, Kind},
         place::Region,
         policy::{
-            Bounds, ContentMismatch, DEFAULT_IN_FLIGHT_RETRY, FailureMode, Mode, NamespaceName,
-            Place, Policy, PolicyDraft, Window,
+            ContentMismatch, FailureMode, Mode, NamespaceName, Place, Policy, PolicyDraft, Window,
         },
         reason::Decision,
         time::{EventTime, RawTime},
@@ -60,14 +59,8 @@ pub(crate) fn policy_of(rules: &oracle::Rules, seed: u64) -> Arc<Policy> {
         Implausible::DeadLetter
     };
     let draft = PolicyDraft {
-        name: NamespaceName::new(NAMESPACE).unwrap(),
-        accepts: Accepts::from_kinds(kinds.iter().filter(|kind| kind.0).map(|kind| kind.1)),
-        window,
         place,
-        ttl: Duration::from_millis(rules.ttl_ms),
         lease: Duration::from_millis(rules.lease_ms),
-        in_flight_retry: DEFAULT_IN_FLIGHT_RETRY,
-        failure_mode: FailureMode::Closed,
         content_mismatch: if rules.mismatch_dead_letters {
             ContentMismatch::DeadLetter
         } else {
@@ -83,14 +76,19 @@ pub(crate) fn policy_of(rules: &oracle::Rules, seed: u64) -> Arc<Policy> {
             rules.max_age_ns.map(limit),
             implausible,
         ),
-        bounds: Bounds::default(),
-        prefix: None,
         layout: Some(if seed.is_multiple_of(2) {
             Layout::Plain
         } else {
             Layout::Tagged
         }),
         digest: (rules.accepts_transitions && seed.is_multiple_of(3)).then_some(Digest::Blake2b),
+        ..PolicyDraft::new(
+            NamespaceName::new(NAMESPACE).unwrap(),
+            Accepts::from_kinds(kinds.iter().filter(|kind| kind.0).map(|kind| kind.1)),
+            window,
+            Duration::from_millis(rules.ttl_ms),
+            FailureMode::Closed,
+        )
     };
     Arc::new(Policy::new(draft).unwrap_or_else(|faults| panic!("{faults:?}: {rules:?}")))
 }

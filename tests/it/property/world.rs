@@ -81,12 +81,11 @@ impl Host {
                 let flush = redis::cmd("FLUSHALL");
                 flush.exec_async(&mut connection).await.unwrap();
                 let (store, work) = RedisStore::new(RedisOptions {
-                    url: server.url(),
+                    target: server.target(),
                     budget: REDIS_BUDGET,
                     schemes: [policy.scheme().clone()].into(),
                     max_queued_events: 10_000,
-                })
-                .unwrap();
+                });
                 tokio::spawn(work);
                 (Arc::new(store), Some(connection))
             }

@@ -7,7 +7,9 @@ use std::{
     sync::LazyLock,
 };
 
-use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+};
 use tempfile::TempDir;
 
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| {
@@ -24,6 +26,10 @@ pub(crate) fn path(name: &str) -> PathBuf {
 fn make(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let authority = || -> Result<(String, Issuer<'static, KeyPair>), rcgen::Error> {
         let mut params = CertificateParams::new(Vec::new())?;
+        // OpenSSL takes a certificate with its issuer's name for a self-signed one.
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "authority");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate()?;
         Ok((params.self_signed(&key)?.pem(), Issuer::new(params, key)))
@@ -38,6 +44,7 @@ fn make(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
     ] {
         let mut params =
             CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])?;
+        params.distinguished_name.push(DnType::CommonName, name);
         params.extended_key_usages = vec![purpose];
         let key = KeyPair::generate()?;
         fs::write(

@@ -1,23 +1,31 @@
-//! A redis-server process of the test's own.
+//! A redis-server process of the test's own; [`replicated`] and [`cluster`] are made of several.
 //!
 //! Each server has its own port and directory and dies with its value, so tests need no shared
 //! Redis and cannot meet each other. It lives in a child process because its locale, its version
 //! and its death are what the tests are about. A server in a `static` is never dropped: do not.
+
+pub(crate) mod cluster;
+mod fleet_tests;
+pub(crate) mod ports;
+pub(crate) mod replicated;
+mod tests;
 
 use std::{
     env,
     ffi::OsStr,
     fs,
     io::{Read, Write},
-    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
-    path::PathBuf,
-    process::{self, Child, Command, Stdio},
-    sync::atomic::{AtomicU16, Ordering},
+    net::{Ipv4Addr, SocketAddr, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
+use dedupd::store::redis::target::{Access, Address, Endpoint, Password, Secret, Target, Topology};
 use tempfile::TempDir;
+
+use super::certificates;
 
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 const START_ATTEMPTS: usize = 5;
@@ -30,8 +38,38 @@ pub(crate) struct Options {
     /// `LC_ALL` of the server, from [`collating_locale`]; unset: `C`.
     pub(crate) locale: Option<String>,
     pub(crate) password: Option<String>,
+    /// TLS in place of plain TCP, with the certificates of [`certificates`].
+    pub(crate) tls: Option<Tls>,
+    /// The text of a configuration file, which the server may rewrite.
+    pub(crate) file: Option<String>,
     /// Command-line arguments, such as `["--maxmemory", "2mb"]`.
     pub(crate) args: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tls {
+    ServerOnly,
+    /// The client must show a certificate.
+    Mutual,
+}
+
+impl Options {
+    /// Adds an ACL user, such as `user("dedupd", "secret", "~idem:* +get +set")`.
+    pub(crate) fn user(mut self, name: &str, password: &str, rules: &str) -> Self {
+        let password = format!(">{password}");
+        let words = ["--user", name, "on", &password].into_iter();
+        let words = words.chain(rules.split_whitespace());
+        self.args.extend(words.map(str::to_owned));
+        self
+    }
+
+    /// Every write is on disk before it is answered, so that [`RedisServer::restart`] loses nothing
+    /// that was acknowledged.
+    pub(crate) fn durable(mut self) -> Self {
+        let words = ["--appendonly", "yes", "--appendfsync", "always"];
+        self.args.extend(words.map(str::to_owned));
+        self
+    }
 }
 
 /// A Redis 6.2 server, where `tests/run.sh` could install one.
@@ -57,10 +95,15 @@ pub(crate) struct RedisServer {
 
 impl RedisServer {
     pub(crate) fn start(options: Options) -> Self {
+        Self::start_on(options, ports::free_port)
+    }
+
+    /// `port` is asked for again where another process has taken the first one since.
+    pub(crate) fn start_on(options: Options, port: impl Fn() -> u16) -> Self {
         for _ in 0..START_ATTEMPTS {
             let directory = tempfile::tempdir().expect("a temporary directory");
-            let port = free_port();
-            let child = spawn(&options, port, &directory);
+            let port = port();
+            let child = spawn(&options, port, directory.path());
             let mut server = Self {
                 options: options.clone(),
                 port,
@@ -95,9 +138,29 @@ impl RedisServer {
 
     /// The URL of this server as reached through `addr`, such as a proxy's.
     pub(crate) fn url_at(&self, addr: SocketAddr) -> String {
+        let scheme = self.options.tls.map_or("redis", |_| "rediss");
         match &self.options.password {
-            Some(password) => format!("redis://:{password}@{addr}"),
-            None => format!("redis://{addr}"),
+            Some(password) => format!("{scheme}://:{password}@{addr}"),
+            None => format!("{scheme}://{addr}"),
+        }
+    }
+
+    pub(crate) fn target(&self) -> Target {
+        let address = Address {
+            host: self.addr().ip().to_string(),
+            port: self.port,
+        };
+        let password = self.options.password.clone();
+        Target {
+            topology: Topology::Standalone {
+                endpoint: Endpoint::Tcp(address),
+                database: 0,
+            },
+            access: Access {
+                password: password.map(|text| Password::Text(Secret::new(text))),
+                ..Access::default()
+            },
+            wait_replicas: 0,
         }
     }
 
@@ -121,25 +184,46 @@ impl RedisServer {
         self.child.wait().expect("the child is ours");
     }
 
-    /// Starts an empty server on the same port.
+    /// Starts a server on the same port and directory: an empty one, unless [`Options::durable`].
     pub(crate) fn restart(&mut self) {
         self.kill();
-        self.child = spawn(&self.options, self.port, &self.directory);
+        self.child = spawn(&self.options, self.port, self.directory.path());
         assert!(self.answers(), "redis-server ended: {}", self.log());
     }
 
     /// What redis-cli prints, without the last line break; an error reply is text as well.
     /// Do not call it on a paused server: it waits for ever.
     pub(crate) fn cli<A: AsRef<OsStr>>(&self, args: &[A]) -> String {
+        self.try_cli(args)
+            .unwrap_or_else(|| panic!("redis-cli reaches no server: {}", self.log()))
+    }
+
+    /// The same; `None` where the server is not reached.
+    pub(crate) fn try_cli<A: AsRef<OsStr>>(&self, args: &[A]) -> Option<String> {
         let mut command = Command::new("redis-cli");
         command.args(["-h", "127.0.0.1", "-p", &self.port.to_string()]);
+        if self.options.tls.is_some() {
+            command
+                .arg("--tls")
+                .args(tls_files("--cacert", "--cert", "--key"));
+        }
         if let Some(password) = &self.options.password {
             command.env("REDISCLI_AUTH", password);
         }
         let output = command.args(args).output().expect("redis-cli runs");
-        assert!(output.status.success(), "redis-cli: {output:?}");
         let text = String::from_utf8_lossy(&output.stdout);
-        text.trim_end_matches('\n').to_owned()
+        let reached = output.status.success();
+        reached.then(|| text.trim_end_matches('\n').to_owned())
+    }
+
+    /// One field of INFO, such as `master_link_status`; empty where there is none.
+    pub(crate) fn info(&self, field: &str) -> String {
+        let info = self.try_cli(&["INFO", "ALL"]).unwrap_or_default();
+        let value = info.lines().find_map(|line| {
+            let (name, value) = line.trim_end().split_once(':')?;
+            (name == field).then(|| value.to_owned())
+        });
+        value.unwrap_or_default()
     }
 
     pub(crate) fn log(&self) -> String {
@@ -154,8 +238,12 @@ impl RedisServer {
             if self.child.try_wait().expect("the child is ours").is_some() {
                 return false;
             }
-            if replies(self.addr()) && self.cli(&["INFO", "server"]).contains(&mine) {
-                return true;
+            // redis-cli would wait for ever for a stranger that is paused on this port.
+            if self.options.tls.is_some() || replies(self.addr()) {
+                let info = self.try_cli(&["INFO", "server"]);
+                if info.is_some_and(|info| info.contains(&mine)) {
+                    return true;
+                }
             }
             thread::sleep(POLL_INTERVAL);
         }
@@ -188,27 +276,58 @@ pub(super) fn send_signal(name: &str, pid: u32) {
     assert!(status.success(), "kill -s {name} {pid}: {status}");
 }
 
-fn spawn(options: &Options, port: u16, directory: &TempDir) -> Child {
+fn spawn(options: &Options, port: u16, directory: &Path) -> Child {
     let binary = options
         .binary
         .clone()
         .or_else(|| env::var_os("DEDUPD_TEST_REDIS").map(PathBuf::from))
         .unwrap_or_else(|| "redis-server".into());
     let mut command = Command::new(&binary);
+    if let Some(text) = &options.file {
+        let path = directory.join("redis.conf");
+        // What the server wrote into it outlives a restart.
+        if !path.exists() {
+            fs::write(&path, text).expect("the directory is ours");
+        }
+        command.arg(path);
+    }
+    let (tcp, tls) = match options.tls {
+        None => (port, 0),
+        Some(_) => (0, port),
+    };
     command
-        .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
+        .args(["--bind", "127.0.0.1", "--port", &tcp.to_string()])
         .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
         .args(["--logfile", "redis.log", "--unixsocket", "redis.sock"])
         .arg("--dir")
-        .arg(directory.path());
+        .arg(directory);
+    if let Some(mode) = options.tls {
+        let asks_clients = match mode {
+            Tls::ServerOnly => "no",
+            Tls::Mutual => "yes",
+        };
+        command
+            .args(["--tls-port", &tls.to_string()])
+            .args(["--tls-auth-clients", asks_clients])
+            .args(["--tls-replication", "yes"])
+            .arg("--tls-cert-file")
+            .arg(certificates::path("server.pem"))
+            .arg("--tls-key-file")
+            .arg(certificates::path("server.key"))
+            .args(tls_files(
+                "--tls-ca-cert-file",
+                "--tls-client-cert-file",
+                "--tls-client-key-file",
+            ));
+    }
     if let Some(password) = &options.password {
-        command.args(["--requirepass", password]);
+        command.args(["--requirepass", password, "--masterauth", password]);
     }
     command
         .args(&options.args)
         .env_remove("LANG")
         .env("LC_ALL", options.locale.as_deref().unwrap_or("C"))
-        .current_dir(directory.path())
+        .current_dir(directory)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -216,6 +335,18 @@ fn spawn(options: &Options, port: u16, directory: &TempDir) -> Child {
         .unwrap_or_else(|error| {
             panic!("{}: {error}: run tests/run.sh", binary.display());
         })
+}
+
+/// What a client of a TLS server needs, each behind the name of its argument.
+fn tls_files(ca: &str, certificate: &str, key: &str) -> Vec<PathBuf> {
+    vec![
+        ca.into(),
+        certificates::path("ca.pem"),
+        certificate.into(),
+        certificates::path("client.pem"),
+        key.into(),
+        certificates::path("client.key"),
+    ]
 }
 
 /// True once the server answers a command, if only to say that a password is needed.
@@ -228,117 +359,4 @@ fn replies(addr: SocketAddr) -> bool {
         stream.read_exact(&mut reply)
     };
     ask().is_ok()
-}
-
-/// A free port below the range from which the kernel gives ports to outgoing connections, so
-/// that none of these sits on it when the server restarts.
-fn free_port() -> u16 {
-    const FIRST: u16 = 10_000;
-    const COUNT: u16 = 20_000;
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let start = process::id().wrapping_mul(97);
-    loop {
-        let step = u32::from(NEXT.fetch_add(1, Ordering::Relaxed));
-        let offset = start.wrapping_add(step) % u32::from(COUNT);
-        let port = FIRST + u16::try_from(offset).expect("less than COUNT");
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-            return port;
-        }
-    }
-}
-
-mod tests {
-    use std::os::unix::net::UnixStream;
-
-    use super::*;
-
-    const ORDER: [&str; 3] = ["EVAL", "return tostring('a' < 'B')", "0"];
-
-    #[test]
-    fn lua_compares_bytes_without_a_locale() {
-        let server = RedisServer::start(Options::default());
-        assert_eq!(server.cli(&ORDER), "false");
-    }
-
-    #[test]
-    fn lua_collates_under_a_locale() {
-        let Some(locale) = collating_locale() else {
-            eprintln!("left out: no DEDUPD_TEST_LOCALE, see tests/run.sh");
-            return;
-        };
-        for binary in [None, redis_62()] {
-            let server = RedisServer::start(Options {
-                binary,
-                locale: Some(locale.clone()),
-                ..Options::default()
-            });
-            assert_eq!(server.cli(&ORDER), "true");
-        }
-    }
-
-    #[test]
-    fn redis_62_is_a_redis_62() {
-        let Some(binary) = redis_62() else {
-            eprintln!("left out: no DEDUPD_TEST_REDIS_62, see tests/run.sh");
-            return;
-        };
-        let server = RedisServer::start(Options {
-            binary: Some(binary),
-            ..Options::default()
-        });
-        assert!(
-            server
-                .cli(&["INFO", "server"])
-                .contains("redis_version:6.2.")
-        );
-    }
-
-    #[test]
-    fn options_reach_the_server() {
-        let server = RedisServer::start(Options {
-            password: Some("secret".into()),
-            args: vec!["--maxmemory".into(), "2mb".into()],
-            ..Options::default()
-        });
-        assert_eq!(
-            server.cli(&["CONFIG", "GET", "maxmemory"]),
-            "maxmemory\n2097152"
-        );
-        assert_eq!(
-            server.url(),
-            format!("redis://:secret@127.0.0.1:{}", server.port())
-        );
-        UnixStream::connect(server.socket_path()).expect("the socket listens");
-    }
-
-    #[test]
-    fn a_paused_server_hangs_and_goes_on() {
-        let server = RedisServer::start(Options::default());
-        server.pause();
-        assert!(!replies(server.addr()));
-        server.resume();
-        assert!(replies(server.addr()));
-    }
-
-    #[test]
-    fn a_restarted_server_is_empty_and_on_the_same_port() {
-        let mut server = RedisServer::start(Options::default());
-        let (port, pid) = (server.port(), server.pid());
-        assert_eq!(server.cli(&["SET", "key", "value"]), "OK");
-        server.kill();
-        assert!(!replies(server.addr()));
-        server.restart();
-        assert_eq!(server.port(), port);
-        assert_ne!(server.pid(), pid);
-        assert_eq!(server.cli(&["GET", "key"]), "");
-    }
-
-    #[test]
-    fn a_dropped_server_is_gone() {
-        let server = RedisServer::start(Options::default());
-        let (addr, directory) = (server.addr(), server.directory.path().to_owned());
-        drop(server);
-        assert!(!replies(addr));
-        assert!(!directory.exists());
-    }
 }

@@ -1,7 +1,8 @@
 -- Decides plans in their order. All keys of all plans come in KEYS, each plan's primary first.
 -- ARGV: hold in ms; how long a session remembers what it has seen, in ms; the time guard as two
--- 32-bit halves; the space guard in metres; 1 to adopt what an earlier attempt left; then for each
--- plan three:
+-- 32-bit halves; the space guard in metres; 1 to adopt what an earlier attempt left; 1 if there is
+-- one plan, its primary alone is in KEYS and the other keys stand at the end; then for each plan
+-- three:
 --   its record, whose session flag says that the plan belongs to a session;
 --   a letter for each neighbour: t in another bucket, c in another cell, b in both;
 --   values known not to be near: for each the neighbour's number, its length and its bytes.
@@ -15,6 +16,8 @@ local hold, seen_hold = ARGV[1], ARGV[2]
 local guard_hi, guard_lo = tonumber(ARGV[3]), tonumber(ARGV[4])
 local guard_m = tonumber(ARGV[5]) + 1e-6
 local adopts = ARGV[6] == '1'
+local apart = ARGV[7] == '1'
+local last_arg = apart and 10 or #ARGV
 
 -- Is the time at one place less than the guard from the time at another?
 local function nearer_than_guard(a, a_at, b, b_at)
@@ -98,9 +101,18 @@ local function known_not_near(known, neighbour, value)
   return false
 end
 
+local function read(first, neighbours)
+  if not apart then return redis.call('MGET', unpack(KEYS, first, first + neighbours)) end
+  local values = { redis.call('GET', KEYS[first]) }
+  for neighbour = 1, neighbours do
+    values[neighbour + 1] = redis.call('GET', ARGV[last_arg + neighbour])
+  end
+  return values
+end
+
 local function decide(first, record, shape, known)
   local key = KEYS[first]
-  local values = redis.call('MGET', unpack(KEYS, first, first + #shape))
+  local values = read(first, #shape)
   local mine = values[1]
   if mine and adopts and is_record(mine) and string.sub(mine, 2, 8) == string.sub(record, 2, 8) then
     local state = string.byte(record, 1)
@@ -133,7 +145,7 @@ local function decide(first, record, shape, known)
 end
 
 local replies, first = {}, 1
-for arg = 7, #ARGV, 3 do
+for arg = 8, last_arg, 3 do
   replies[#replies + 1] = decide(first, ARGV[arg], ARGV[arg + 1], ARGV[arg + 2])
   first = first + #ARGV[arg + 1] + 1
 end
