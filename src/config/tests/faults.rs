@@ -144,10 +144,7 @@ fn a_local_failure_mode_needs_a_store_that_can_be_away() {
     }
     // What is meant is not known.
     let wrong = format!("store: {{ url: 'ftp://host' }}\n{NAMESPACES}");
-    check_errors(
-        load_text(&wrong),
-        &[("store.url", "must be memory or redis")],
-    );
+    check_errors(load_text(&wrong), &[("store.url", "the scheme must be")]);
     for (url, is_refused) in [("redis://host", false), ("memory://", true)] {
         let flags = Flags {
             store: Some(url.into()),

@@ -378,6 +378,7 @@ fn what_takes_effect_of_the_store_can_be_fed_back() {
             "url": "redis-sentinel://h:26379,g:26379/m/0",
             "budget": "50ms",
             "max_memory": "1GiB",
+            "max_local_memory": "256MiB",
             "wait_replicas": 0,
             "sentinel": {
                 "user": "***",

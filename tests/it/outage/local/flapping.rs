@@ -6,7 +6,7 @@ use dedupd::grpc::proto::SettleOutcome::{AlreadyApplied, Applied, NotHeld, Store
 use tokio::task::JoinSet;
 
 use super::{
-    super::world::{confirm, fresh_ids, reasons},
+    super::world::{confirm, reasons},
     *,
 };
 use crate::{
@@ -97,7 +97,7 @@ async fn r11_every_admission_beyond_the_first_is_counted_however_the_wire_flaps(
             test: "outage::local::flapping::r11_every_admission_beyond_the_first_is_counted_however_the_wire_flaps",
             seed,
         };
-        let mut world = world().await;
+        let mut world = world_with(AMPLE, "16MiB").await;
         let (other, mut others) = other_pod(&world).await;
         let ids = fresh_ids(EVENTS);
         let mut callers = JoinSet::new();

@@ -1,13 +1,15 @@
 //! Tokens of claims that were made in an outage: settled before, during and after the write-back,
 //! here and through another pod.
 
+use std::sync::Arc;
+
 use dedupd::grpc::proto::{
     Reason, ReleaseRequest, RenewRequest,
     SettleOutcome::{self, AlreadyApplied, AlreadyConfirmed, Applied, NotHeld, StoreUnavailable},
 };
 
 use super::{
-    super::world::{confirm, fresh_ids, reasons},
+    super::world::{confirm, reasons},
     *,
 };
 
@@ -105,12 +107,15 @@ async fn being_written(world: &mut World, namespace: &str, ids: &[String]) -> Ve
     for id in ids {
         tokens.push(fallback(world, namespace, id).await);
     }
+    // Time to hold the answer that matters.
     world.proxy.delay_replies(AMPLE / 2);
     join(world);
-    for id in ids {
-        world
-            .until_stands(namespace, id, true, WRITTEN_BACK + SLACK)
-            .await;
+    for (number, id) in ids.iter().enumerate() {
+        let within = WRITTEN_BACK + SLACK;
+        world.until_stands(namespace, id, true, within).await;
+        if number == 0 {
+            world.proxy.hold_replies();
+        }
     }
     assert_eq!(world.metric("dedupd_local_claims_written_back_total"), 0.0);
     tokens
@@ -124,14 +129,18 @@ async fn c06_what_is_settled_while_it_is_being_written_is_settled_in_redis() {
     let ids = fresh_ids(3);
     let tokens = being_written(&mut world, "local", &ids).await;
     let mut client = world.client.clone();
-    let (released, confirmed) = tokio::join!(
+    let proxy = Arc::clone(&world.proxy);
+    let (released, confirmed, ()) = tokio::join!(
         release(&mut world.client, &tokens[0]),
         confirm(&mut client, &tokens[1]),
+        async move {
+            time::sleep(Duration::from_millis(10)).await;
+            proxy.pass();
+        },
     );
     assert_eq!((released, confirmed), (Applied, Applied));
     let redelivered = one(&mut others, "local", &ids[0]).await;
     assert_eq!(redelivered.reason(), Reason::FirstSeen);
-    world.proxy.pass();
     until_written_back(&world).await;
     check_in_redis(&world, &format!("local:{}", ids[1]), CONFIRMED, HOUR);
     check_in_redis(&world, &format!("local:{}", ids[2]), CLAIMED, HOUR);

@@ -48,11 +48,19 @@ pub(super) async fn accept(
             listener = TcpListener::bind(addr).await.expect("still our port");
             continue;
         };
+        let (generation, refuse) = {
+            let faults = on_wire.borrow();
+            (faults.generation, faults.refuse)
+        };
+        if refuse {
+            // It came at the same moment, and would live on as a new one.
+            continue;
+        }
         counts.accepted.fetch_add(1, Ordering::SeqCst);
         counts.open.fetch_add(1, Ordering::SeqCst);
         let wire = Wire {
             peer: peer.ip(),
-            generation: on_wire.borrow().generation,
+            generation,
             faults: faults.clone(),
             on_wire: on_wire.clone(),
             deaf: AtomicBool::default(),
