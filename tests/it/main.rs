@@ -5,6 +5,7 @@ mod cli;
 mod client;
 mod concurrency;
 mod contract;
+mod doctor;
 mod documents;
 mod golden;
 mod grpc_surface;
