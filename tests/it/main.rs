@@ -7,6 +7,7 @@ mod concurrency;
 mod contract;
 mod doctor;
 mod documents;
+mod faults;
 mod golden;
 mod grpc_surface;
 mod house;
