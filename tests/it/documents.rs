@@ -1,5 +1,7 @@
 //! What the documents show is what happens.
 
+mod grpcurl;
+
 use std::{fs, path::Path, process::Command};
 
 use dedupd::store::examination::Check;
@@ -56,16 +58,29 @@ fn the_grpcurl_call_of_the_readme_gives_its_answer() {
     assert_eq!(second["verdicts"][0]["reason"], "REASON_REDELIVERY");
 }
 
-#[test]
-fn the_table_of_windows_is_what_the_example_prints() {
+fn printed_by_example(name: &str) -> String {
     let output = Command::new(env!("CARGO"))
-        .args(["run", "--quiet", "--locked", "--example", "windows"])
+        .args(["run", "--quiet", "--locked", "--example", name])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .expect("cargo runs");
     assert!(output.status.success(), "{output:?}");
     let printed = String::from_utf8(output.stdout).expect("text");
     assert!(printed.lines().count() > 10, "{printed}");
+    printed
+}
+
+#[test]
+fn the_page_of_the_api_is_what_the_comments_say() {
+    assert!(
+        document("docs/api.md") == printed_by_example("api_page"),
+        "docs/api.md is not that of proto/: cargo run --example api_page > docs/api.md"
+    );
+}
+
+#[test]
+fn the_table_of_windows_is_what_the_example_prints() {
+    let printed = printed_by_example("windows");
     let shown = document("docs/windows.md");
     assert!(
         shown.contains(printed.trim()),
