@@ -1,6 +1,7 @@
 //! One script, taken by a client in every language: what is answered must be the same, byte for
 //! byte. See `tests/conformance/README.md`.
 
+mod keys;
 mod lines;
 mod messages;
 mod rust_client;
