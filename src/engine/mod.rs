@@ -119,7 +119,9 @@ pub enum RequestFault {
         count: usize,
         limit: usize,
     },
-    #[error("request_id is not a UUID; make a fresh one for each call, or leave it empty")]
+    #[error(
+        "request_id is not a UUID, or the nil one; make a fresh one for each call, or leave it empty"
+    )]
     BadRequestId,
     #[error(
         "the answer could take {bytes} bytes; at most {limit} are allowed (limits.max_response_bytes): send fewer events a request"

@@ -4,6 +4,7 @@ mod cases;
 mod cli;
 mod client;
 mod concurrency;
+mod conformance;
 mod contract;
 mod doctor;
 mod documents;
