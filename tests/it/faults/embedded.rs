@@ -253,7 +253,9 @@ impl World {
             Settlement::Settled(SettleOutcome::AlreadyConfirmed) => {
                 proto::SettleOutcome::AlreadyConfirmed
             }
-            Settlement::Settled(SettleOutcome::NotHeld) => proto::SettleOutcome::NotHeld,
+            Settlement::Settled(SettleOutcome::NotHeld | SettleOutcome::Absent) => {
+                proto::SettleOutcome::NotHeld
+            }
             Settlement::StoreUnavailable => proto::SettleOutcome::StoreUnavailable,
             Settlement::Malformed => proto::SettleOutcome::Malformed,
         };
