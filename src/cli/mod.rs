@@ -1,22 +1,25 @@
 //! The command line: what can be asked for, and how it ends.
 //!
-//! Exit codes: 0; 1, an event of `key` cannot be decided about; 64, a bad command line or
-//! configuration (`EX_USAGE` of sysexits.h).
+//! Exit codes: 0; 1, an event of `key` cannot be decided about, or `doctor` warns; 2, `doctor` found
+//! a failure; 64, a bad command line or configuration (`EX_USAGE` of sysexits.h).
 
-use std::{env, ffi::OsString, io, io::Write, path::PathBuf, process::ExitCode};
+use std::{env, ffi::OsString, io, io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
 
 use crate::{
     app,
-    config::{self, Config, ConfigErrors, Flags, LogFormat, redact_user_info},
+    config::{self, Config, ConfigErrors, Flags, LogFormat, parse_duration, redact_user_info},
 };
+
+mod doctor;
 
 mod event_json;
 
 mod key;
 
 const EXIT_FAILED: u8 = 1;
+const EXIT_UNHEALTHY: u8 = 2;
 const EXIT_USAGE: u8 = 64;
 
 #[derive(Debug, Parser)]
@@ -32,6 +35,8 @@ pub enum Command {
     Serve(ServeOptions),
     /// Validate the configuration and print it as it takes effect, as JSON.
     Check(ServeOptions),
+    /// Connect to the store as the service would, and say what is wrong with it.
+    Doctor(DoctorOptions),
     /// Print the material and the store keys of events, without a store.
     Key(KeyOptions),
 }
@@ -58,6 +63,27 @@ pub struct ServeOptions {
     /// Serve namespaces whose keys another contract wrote: their claims are not found any more
     #[arg(long)]
     replace_contract: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct DoctorOptions {
+    #[command(flatten)]
+    config: ConfigOption,
+    /// Where claims are kept, without a password [env: DEDUPD_STORE_URL, which may hold one]
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// Lines for people, or one JSON object
+    #[arg(long, value_enum, default_value = "text")]
+    output: OutputFormat,
+    /// It ends by then, whatever the store does
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
+    timeout: Duration,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum OutputFormat {
+    Text,
+    Json,
 }
 
 #[derive(Args, Debug)]
@@ -121,6 +147,7 @@ pub fn check(options: &ServeOptions) -> ExitCode {
     }
 }
 
+pub use doctor::doctor;
 pub use key::key;
 
 impl ServeOptions {

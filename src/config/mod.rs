@@ -8,6 +8,7 @@ use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use crate::domain::policy::{FailureMode, Policy};
 
+pub(crate) use self::quantity::parse_duration;
 pub use self::{
     address::GrpcAddress,
     source::{Flags, load},

@@ -11,7 +11,7 @@ use jiff::{
 const DAY_SECONDS: u64 = 86_400;
 
 /// Reads `250ns`, `200ms`, `1.5s`, `6h30m` or `30d`; a day has 24 h.
-pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     if text.trim_start().starts_with('-') {
         return Err(format!("{text:?} is negative"));
     }

@@ -66,7 +66,12 @@ impl fmt::Display for Accepts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, kind) in self.kinds().enumerate() {
             let separator = if index == 0 { "" } else { " and " };
-            write!(f, "{separator}{kind}s")?;
+            let plural = match kind {
+                Kind::Transition => "transitions",
+                Kind::Ping => "pings",
+                Kind::Keyed => "keyed events",
+            };
+            write!(f, "{separator}{plural}")?;
         }
         Ok(())
     }

@@ -296,6 +296,7 @@ impl Admitting {
             now,
         };
         decider.decide(&mut verdicts, &mut tally);
+        engine.suspects.note(&namespace, &claims);
         for verdict in &verdicts {
             tally.reason(verdict.reason);
             if verdict.time_clamped {

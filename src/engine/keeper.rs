@@ -189,7 +189,7 @@ async fn assert_contract(
         )),
     };
     let difference = match &theirs {
-        Ok(theirs) => mismatch(&ours, theirs),
+        Ok(theirs) => contract_difference(&ours, theirs),
         Err(why) => Some(why.clone()),
     };
     match difference {
@@ -218,7 +218,7 @@ async fn assert_contract(
 }
 
 /// What differs before the `;`, for people; `None` where the contracts agree.
-fn mismatch(ours: &str, theirs: &str) -> Option<String> {
+pub(super) fn contract_difference(ours: &str, theirs: &str) -> Option<String> {
     let binding = |line: &str| line.split(';').next().unwrap_or_default().to_owned();
     let (ours, theirs) = (binding(ours), binding(theirs));
     if ours == theirs {

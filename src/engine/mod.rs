@@ -2,10 +2,14 @@
 
 pub mod admit;
 pub mod breaker;
+mod epoch;
+pub mod examiner;
 pub mod explain;
+pub mod judgement;
 pub mod keeper;
 pub mod local;
 pub mod settle;
+pub mod strangers;
 
 use std::{
     borrow::Cow,
@@ -20,7 +24,12 @@ use std::{
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 
-use self::{breaker::Breaker, local::Local};
+use self::{
+    breaker::Breaker,
+    examiner::Examined,
+    local::Local,
+    strangers::{Strangers, Suspects},
+};
 use crate::{
     clock::Clock,
     domain::{
@@ -51,6 +60,8 @@ pub struct Engine {
     clock: Clock,
     store_errors: StoreErrors,
     store_latencies: StoreLatencies,
+    examined: Examined,
+    suspects: Suspects,
     max_events_per_request: usize,
     attempts: AtomicU8,
 }
@@ -64,6 +75,7 @@ pub struct Namespace {
     counters: Counters,
     noisy: Mutex<NoisySubjects>,
     dead_letters: DeadLetterLog,
+    strangers: Strangers,
     /// Why it is not served: another contract stood at the first contact.
     refused: ArcSwapOption<String>,
 }
@@ -80,6 +92,11 @@ impl Namespace {
     /// The subjects with the most suppressed events of late.
     pub fn noisy_subjects(&self, limit: usize) -> Vec<Subject> {
         self.noisy.lock().top(limit)
+    }
+
+    /// What stands under its keys and is none of its claims.
+    pub fn strangers(&self) -> &Strangers {
+        &self.strangers
     }
 
     pub fn refused(&self) -> Option<Arc<String>> {
@@ -102,7 +119,9 @@ pub enum RequestFault {
         count: usize,
         limit: usize,
     },
-    #[error("request_id is not a UUID; make a fresh one for each call, or leave it empty")]
+    #[error(
+        "request_id is not a UUID, or the nil one; make a fresh one for each call, or leave it empty"
+    )]
     BadRequestId,
     #[error(
         "the answer could take {bytes} bytes; at most {limit} are allowed (limits.max_response_bytes): send fewer events a request"
@@ -145,6 +164,7 @@ impl Engine {
                     counters: Counters::default(),
                     noisy: Mutex::default(),
                     dead_letters: DeadLetterLog::default(),
+                    strangers: Strangers::default(),
                     refused: ArcSwapOption::empty(),
                 })
             })
@@ -165,6 +185,8 @@ impl Engine {
             clock,
             store_errors: StoreErrors::default(),
             store_latencies: StoreLatencies::default(),
+            examined: Examined::default(),
+            suspects: Suspects::default(),
             max_events_per_request,
             // Instances begin at different numbers.
             attempts: AtomicU8::new((clock_start ^ (clock_start >> 17)) as u8),
@@ -226,6 +248,10 @@ impl Engine {
 
     pub fn store_errors(&self) -> &StoreErrors {
         &self.store_errors
+    }
+
+    pub fn examined(&self) -> &Examined {
+        &self.examined
     }
 
     fn check_count(&self, what: &'static str, count: usize) -> Result<(), RequestFault> {

@@ -17,7 +17,10 @@ pub(super) fn options(request: &pb::AdmitRequest) -> Result<AdmitOptions<'_>, Re
         "" => None,
         text => Some(
             Uuid::try_parse(text)
-                .map_err(|_| RequestFault::BadRequestId)?
+                .ok()
+                // What a client that forgot to fill it in sends, in every call.
+                .filter(|id| !id.is_nil())
+                .ok_or(RequestFault::BadRequestId)?
                 .into_bytes(),
         ),
     };
@@ -184,6 +187,10 @@ mod tests {
             ),
             ("offset-17", Err(RequestFault::BadRequestId)),
             (" ", Err(RequestFault::BadRequestId)),
+            (
+                "00000000-0000-0000-0000-000000000000",
+                Err(RequestFault::BadRequestId),
+            ),
         ];
         for (text, expected) in rows {
             let request = pb::AdmitRequest {

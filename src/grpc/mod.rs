@@ -84,6 +84,8 @@ pub fn routes(
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+            // What the details of errors are.
+            .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
     };
     const COMPILED: &str = "the descriptors were compiled into this binary";
     let routes = Routes::new(dedup)

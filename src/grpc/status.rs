@@ -129,14 +129,17 @@ impl From<Fault> for pb::OperationError {
         let Row {
             code,
             reason,
+            field,
             retry_after,
-            ..
+            metadata,
         } = fault.row();
         Self {
             code: code.into(),
             reason: reason.to_owned(),
             message: fault.to_string(),
             retry_after: retry_after.map(encode::duration),
+            metadata,
+            field: field.unwrap_or_default().to_owned(),
         }
     }
 }
@@ -171,6 +174,8 @@ mod tests {
         let error = pb::OperationError::from(fault.clone());
         assert_eq!((error.code, error.reason.as_str()), (code as i32, reason));
         assert_eq!(error.message, fault.to_string());
+        assert_eq!(error.metadata, info.metadata);
+        assert_eq!(error.field, field.unwrap_or_default());
         status
     }
 

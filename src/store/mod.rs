@@ -6,6 +6,8 @@
 //! An operation takes its place in the order of its subject when the method returns, before the
 //! reply is awaited.
 
+pub mod examination;
+pub mod heal;
 pub mod memory;
 pub mod redis;
 pub mod write_back;
@@ -19,7 +21,11 @@ use std::{
     time::Duration,
 };
 
-use self::write_back::{WriteBack, WrittenBack};
+use self::{
+    examination::{Examination, ExamineRequest},
+    heal::{HealRequest, Healed},
+    write_back::{WriteBack, WrittenBack},
+};
 use crate::domain::{
     claim::Guards,
     claim::{ClaimState, Nonce, Rival, SettleAction, SettleOutcome, Standing},
@@ -419,6 +425,13 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Puts the namespace's contract line up if there is none, or if `replace`; extends its life
     /// if it is the same. Returns the line that stands.
     fn assert_contract(&self, assertion: ContractAssertion) -> Reply<Result<String, StoreError>>;
+
+    /// Gives keys that would stay for ever a TTL, if they are claims or look like an older
+    /// consumer's. Nothing is deleted or overwritten. One outcome for each item.
+    fn heal(&self, request: HealRequest) -> Reply<Vec<Result<Healed, StoreError>>>;
+
+    /// Looks the store over, by connections of its own. Writes nothing that stays.
+    fn examine(&self, request: ExamineRequest) -> Reply<Examination>;
 
     /// Returns once a connection has been made since the last time; never for an embedded store.
     fn reconnected(&self) -> Reply<()>;

@@ -53,7 +53,7 @@ impl Families<'_> {
         name: &str,
         unit: Unit,
         help: &str,
-        value: u64,
+        value: impl EncodeGaugeValue,
     ) -> fmt::Result {
         self.0
             .encode_descriptor(name, help, Some(&unit), MetricType::Gauge)?

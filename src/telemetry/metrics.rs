@@ -67,6 +67,8 @@ impl Collector for Sources {
         self.breaker(&mut families)?;
         self.store(&mut families)?;
         self.local(&mut families)?;
+        self.store_findings(&mut families)?;
+        self.strangers(&mut families)?;
         self.process(&mut families)
     }
 }
@@ -294,7 +296,7 @@ impl Sources {
         )
     }
 
-    fn each<T>(
+    pub(super) fn each<T>(
         &self,
         read: impl Fn(&Namespace) -> T,
     ) -> impl Iterator<Item = ([(&'static str, &str); 1], T)> {
@@ -326,7 +328,7 @@ mod tests {
     };
 
     /// What dashboards and alerts are written against: families and their label sets.
-    const EXPOSED: [&str; 34] = [
+    const EXPOSED: [&str; 40] = [
         "dedupd_breaker_state{state}",
         "dedupd_breaker_trips_total",
         "dedupd_build_info{version}",
@@ -352,9 +354,15 @@ mod tests {
         "dedupd_requests_in_flight",
         "dedupd_store_bytes",
         "dedupd_store_claims",
+        "dedupd_store_clock_offset_seconds",
         "dedupd_store_connections",
         "dedupd_store_connects_total",
+        "dedupd_store_epoch_changes_total",
         "dedupd_store_errors_total{kind}",
+        "dedupd_store_evicted_keys_total",
+        "dedupd_store_findings{check,severity}",
+        "dedupd_store_foreign_values_total{namespace}",
+        "dedupd_store_keys_without_ttl_total{namespace,outcome}",
         "dedupd_store_operation_seconds_bucket{le,operation}",
         "dedupd_store_operation_seconds_count{operation}",
         "dedupd_store_operation_seconds_sum{operation}",
@@ -439,9 +447,9 @@ mod tests {
             assert_eq!(distinct.len(), series.len(), "a series stands twice");
             series.len()
         };
-        // By reason; clamped, adopted, double, refused, failure mode; the lag's buckets, sum and count; two
-        // for each rank.
-        let per_namespace = Reason::ALL.len() + 5 + LAG_BOUNDS_S.len() + 3 + 2 * RANKS.len();
+        // By reason; clamped, adopted, double, refused, failure mode; foreign values, and keys without a
+        // TTL by outcome; the lag's buckets, sum and count; two for each rank.
+        let per_namespace = Reason::ALL.len() + 5 + 3 + LAG_BOUNDS_S.len() + 3 + 2 * RANKS.len();
         assert_eq!(
             series(&["events", "orders"]) - series(&["events"]),
             per_namespace

@@ -8,3 +8,4 @@ pub mod logs;
 pub mod metrics;
 pub mod noisy;
 pub mod store_errors;
+mod store_findings;

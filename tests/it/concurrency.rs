@@ -240,7 +240,8 @@ async fn a_delayed_give_back_spares_the_retrys_claim() {
         assert!(begun.elapsed() < PATIENCE, "no give-back: {told:#?}");
         told.extend(monitor.commands());
     }
-    let deletes = |line: &String| line.to_uppercase().contains(r#""DEL""#);
+    let deletes =
+        |line: &String| line.to_uppercase().contains(r#""DEL""#) && line.contains("orders:retried");
     assert!(!told.iter().any(deletes), "{told:#?}");
 
     for world in [&slow, &fast] {

@@ -1,18 +1,21 @@
 //! What the documents show is what happens.
 
+mod grpcurl;
+
 use std::{fs, path::Path, process::Command};
 
+use dedupd::store::examination::Check;
 use serde_json::Value;
 
 use crate::support::service::{Options, Service};
 
-fn document(path: &str) -> String {
+pub(crate) fn document(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// The first block of a language behind a line that contains `after`.
-fn block<'t>(text: &'t str, language: &str, after: &str) -> &'t str {
+pub(crate) fn block<'t>(text: &'t str, language: &str, after: &str) -> &'t str {
     let fence = format!("```{language}\n");
     let text = &text[text.find(after).expect("the heading")..];
     let start = text.find(&fence).expect("a block") + fence.len();
@@ -55,16 +58,29 @@ fn the_grpcurl_call_of_the_readme_gives_its_answer() {
     assert_eq!(second["verdicts"][0]["reason"], "REASON_REDELIVERY");
 }
 
-#[test]
-fn the_table_of_windows_is_what_the_example_prints() {
+fn printed_by_example(name: &str) -> String {
     let output = Command::new(env!("CARGO"))
-        .args(["run", "--quiet", "--locked", "--example", "windows"])
+        .args(["run", "--quiet", "--locked", "--example", name])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .expect("cargo runs");
     assert!(output.status.success(), "{output:?}");
     let printed = String::from_utf8(output.stdout).expect("text");
     assert!(printed.lines().count() > 10, "{printed}");
+    printed
+}
+
+#[test]
+fn the_page_of_the_api_is_what_the_comments_say() {
+    assert!(
+        document("docs/api.md") == printed_by_example("api_page"),
+        "docs/api.md is not that of proto/: cargo run --example api_page > docs/api.md"
+    );
+}
+
+#[test]
+fn the_table_of_windows_is_what_the_example_prints() {
+    let printed = printed_by_example("windows");
     let shown = document("docs/windows.md");
     assert!(
         shown.contains(printed.trim()),
@@ -115,6 +131,15 @@ fn every_topology_of_the_configuration_page_is_understood() {
             .output()
             .expect("dedupd runs");
         assert!(output.status.success(), "{example}\n{output:?}");
+    }
+}
+
+#[test]
+fn every_check_of_the_doctor_is_explained() {
+    let page = document("docs/operation.md");
+    for check in Check::ALL {
+        let row = format!("| `{}` |", check.name());
+        assert!(page.contains(&row), "no row {row}");
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod away;
 mod cancelled;
+mod clock;
 mod errors;
 mod fake;
 mod hung;

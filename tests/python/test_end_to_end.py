@@ -6,45 +6,22 @@ it may be repeated against the same service.
 
 import os
 import queue
-import sys
-import tempfile
 import time
 import uuid
-from pathlib import Path
 
 import grpc
-import grpc_tools
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 from grpc_status import rpc_status
-from grpc_tools import protoc
+from stubs import dedup_pb2, dedup_pb2_grpc, event_pb2, verdict_pb2
 
 TIMEOUT_S = 10
 SECOND_NS = 1_000_000_000
 HOUR_NS = 3600 * SECOND_NS
 ZURICH = (47.3769, 8.5417)
-
-
-def generate_stubs():
-    """Compiles the repository's own `proto/` and makes it importable."""
-    proto = Path(__file__).parents[2] / "proto"
-    well_known = Path(grpc_tools.__file__).parent / "_proto"
-    files = [str(path.relative_to(proto)) for path in sorted(proto.glob("dedupd/v1/*.proto"))]
-    # Lives as long as the module that holds it.
-    out = tempfile.TemporaryDirectory(prefix="dedupd-stubs-")
-    arguments = [f"-I{proto}", f"-I{well_known}"]
-    arguments += [f"--python_out={out.name}", f"--grpc_python_out={out.name}"]
-    assert files and protoc.main(["protoc", *arguments, *files]) == 0
-    sys.path.insert(0, out.name)
-    return out
-
-
-STUBS = generate_stubs()
-
-from dedupd.v1 import dedup_pb2, dedup_pb2_grpc, event_pb2, verdict_pb2  # noqa: E402
 
 
 # Events, with fresh ids and times that fit the built-in windows.

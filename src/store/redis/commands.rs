@@ -17,11 +17,13 @@ use super::{
 };
 use crate::{
     domain::{
-        claim::{self, MAX_RECORD_BYTES, Nonce, SettleAction, SettleOutcome, Standing, Vicinity},
+        claim::{
+            self, Guards, MAX_RECORD_BYTES, Nonce, SettleAction, SettleOutcome, Standing, Vicinity,
+        },
         key::KeyScheme,
         plan::Plan,
     },
-    store::{ClaimOutcome, ClaimRequest, GiveBack, SettleRequest, StoreError},
+    store::{ClaimOutcome, ClaimRequest, GiveBack, HoldMs, SettleRequest, StoreError},
 };
 
 /// Debts in one script call.
@@ -136,18 +138,13 @@ fn claim_call(
     round: &Round,
     apart: bool,
 ) -> ScriptCall {
-    let text = |number: u64| number.to_string().into_bytes();
     let mut call = ScriptCall::new(Script::Claim);
-    let guard_ns = request.guards.time_ns;
-    call.arguments.extend([
-        text(request.hold.get()),
-        text(request.seen_hold.get()),
-        text(guard_ns >> 32),
-        text(guard_ns & 0xffff_ffff),
-        request.guards.space_m.to_string().into_bytes(),
-        text(u64::from(round.adoption == Adoption::Own)),
-        text(u64::from(apart)),
-    ]);
+    call.arguments.extend(claim_arguments(
+        (request.hold, request.seen_hold),
+        request.guards,
+        round.adoption,
+        apart,
+    ));
     for &index in plans {
         let plan = &request.plans.plans()[index];
         let keys = request.plans.keys(plan).map(|(name, _)| {
@@ -166,6 +163,25 @@ fn claim_call(
         call.arguments.extend(keys);
     }
     call
+}
+
+/// What stands before the plans; `holds`: of the claim, and of what a session has seen.
+pub(super) fn claim_arguments(
+    holds: (HoldMs, HoldMs),
+    guards: Guards,
+    adoption: Adoption,
+    apart: bool,
+) -> [Vec<u8>; 7] {
+    let text = |number: u64| number.to_string().into_bytes();
+    [
+        text(holds.0.get()),
+        text(holds.1.get()),
+        text(guards.time_ns >> 32),
+        text(guards.time_ns & 0xffff_ffff),
+        guards.space_m.to_string().into_bytes(),
+        text(u64::from(adoption == Adoption::Own)),
+        text(u64::from(apart)),
+    ]
 }
 
 /// How each neighbour is to be compared, as the script takes it.

@@ -18,6 +18,7 @@ use redis::{
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use super::{
+    error::reason,
     lane::LaneStats,
     script::{Abilities, Script},
     target::{Access, Address, ClientIdentity, Endpoint, Password, Target, Tls, Topology},
@@ -51,7 +52,7 @@ impl DialError {
     }
 
     fn client(error: &RedisError) -> Self {
-        Self::new(StoreError::from(error), error.to_string())
+        Self::new(StoreError::from(error), reason(error))
     }
 
     fn file(what: &str, path: &Path, error: &io::Error) -> Self {
@@ -76,6 +77,10 @@ impl Dialer {
             target,
             timeout: MIN_CONNECT_TIMEOUT.max(budget * EXCHANGES_TO_CONNECT),
         }
+    }
+
+    pub(super) fn target(&self) -> &Target {
+        &self.target
     }
 
     /// Connects to a server that holds claims; `lost` is told when the connection ends.

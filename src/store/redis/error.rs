@@ -1,5 +1,7 @@
 //! What Redis or its client reports, as a [`StoreError`].
 
+use std::io;
+
 use redis::{ErrorKind, RedisError, ServerError, Value};
 
 use super::{slot::SLOTS, target::Address};
@@ -27,6 +29,33 @@ impl From<&RedisError> for StoreError {
             _ => StoreError::Connection,
         }
     }
+}
+
+/// The innermost reason, which is that of the system, of TLS or of the server.
+pub(super) fn reason(error: &RedisError) -> String {
+    if let Some(code) = error.code() {
+        let detail = shown(error.detail().unwrap_or_default());
+        return format!("{code} {}", detail.trim_end_matches('.'));
+    }
+    let mut innermost: &dyn std::error::Error = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    match innermost.downcast_ref::<io::Error>().map(io::Error::kind) {
+        Some(
+            io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::ConnectionReset,
+        ) => "the server closed the connection".to_owned(),
+        _ => shown(&innermost.to_string()),
+    }
+}
+
+/// What a server says, fit for a line: it may be a stranger.
+pub(super) fn shown(text: &str) -> String {
+    const MAX_CHARS: usize = 300;
+    let replaced = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    text.chars().take(MAX_CHARS).map(replaced).collect()
 }
 
 /// The error that a script reports as a text, which begins with its code.

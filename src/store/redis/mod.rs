@@ -10,6 +10,8 @@ mod collector;
 mod commands;
 mod connection;
 mod error;
+mod examine;
+mod heal;
 mod lane;
 mod pipeline;
 mod routes;
@@ -39,6 +41,7 @@ use self::{
     collector::Collector,
     commands::{Adoption, Decided, Round},
     connection::Dialer,
+    examine::Examiner,
     lane::{Job, LaneStats},
     pipeline::Manner,
     routes::{LaneMaker, LaneSender, Routes},
@@ -48,6 +51,8 @@ use self::{
 use super::{
     ClaimOutcome, ClaimRequest, Claims, ContractAssertion, Found, GiveBack, QueueFull, Reply,
     SettleRequest, Store, StoreError, StoreStats,
+    examination::{Examination, ExamineRequest},
+    heal::{HealRequest, Healed},
     write_back::{WriteBack, WrittenBack},
 };
 use crate::domain::{
@@ -75,6 +80,7 @@ pub struct RedisOptions {
 }
 
 pub struct RedisStore {
+    examiner: Examiner,
     routes: Arc<Routes>,
     schemes: Arc<[KeyScheme]>,
     budget: Duration,
@@ -109,12 +115,14 @@ impl RedisStore {
             stats: Arc::clone(&stats),
             started,
         };
+        let examiner = Examiner::new(dialer.clone(), Arc::clone(&schemes), budget);
         let (routes, watching) = topology::routes(maker, dialer, &target.topology);
         let queue = Arc::new(Queue {
             events: AtomicUsize::new(0),
             max_events: max_queued_events,
         });
         let store = Self {
+            examiner,
             routes,
             schemes,
             budget,
@@ -463,6 +471,22 @@ impl Store for RedisStore {
                 _ => Err(StoreError::Protocol),
             }
         })
+    }
+
+    fn heal(&self, request: HealRequest) -> Reply<Vec<Result<Healed, StoreError>>> {
+        let calls = heal::calls(&request, &self.schemes);
+        let replies = calls.map(|(partition, call)| {
+            let lane = self.lane_of(partition, call.keys.first());
+            let (reply, receiver) = oneshot::channel();
+            self.send(lane, Work::Call { call, reply });
+            awaited(receiver)
+        });
+        let replies = join_all(replies.collect::<Vec<_>>());
+        Reply::waiting(async move { replies.await.into_iter().map(heal::outcome).collect() })
+    }
+
+    fn examine(&self, request: ExamineRequest) -> Reply<Examination> {
+        Reply::waiting(self.examiner.clone().examine(request))
     }
 
     fn reconnected(&self) -> Reply<()> {

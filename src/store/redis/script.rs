@@ -12,16 +12,18 @@ pub(super) enum Script {
     Contract = 3,
     Forget = 4,
     WriteBack = 5,
+    Heal = 6,
 }
 
 impl Script {
-    pub(super) const ALL: [Script; 6] = [
+    pub(super) const ALL: [Script; 7] = [
         Script::Claim,
         Script::Settle,
         Script::GiveBack,
         Script::Contract,
         Script::Forget,
         Script::WriteBack,
+        Script::Heal,
     ];
 
     pub(super) const fn source(self) -> &'static str {
@@ -32,6 +34,7 @@ impl Script {
             Script::Contract => include_str!("scripts/contract.lua"),
             Script::Forget => include_str!("scripts/forget.lua"),
             Script::WriteBack => include_str!("scripts/write_back.lua"),
+            Script::Heal => include_str!("scripts/heal.lua"),
         }
     }
 }

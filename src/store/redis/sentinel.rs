@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures_util::{StreamExt, stream::FuturesUnordered};
+use futures_util::{StreamExt, future::join_all, stream::FuturesUnordered};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use redis::{Pipeline, Value, aio::MultiplexedConnection};
@@ -101,6 +101,12 @@ impl Sentinels {
             }
             None => Err(none_knows(faults)),
         }
+    }
+
+    /// What each of them says.
+    pub(super) async fn survey(&self) -> Vec<(&Address, Result<Address, DialError>)> {
+        let asked = self.addresses.iter();
+        join_all(asked.map(|address| async move { (address, self.ask(address).await) })).await
     }
 
     async fn ask(&self, sentinel: &Address) -> Result<Address, DialError> {

@@ -29,6 +29,8 @@ use dedupd::{
     store::{
         ClaimRequest, Claims, ContractAssertion, Found, GiveBack, QueueFull, Reply, SettleRequest,
         Store, StoreError, StoreStats,
+        examination::{Examination, ExamineRequest},
+        heal::{HealRequest, Healed},
         memory::MemoryStore,
         write_back::{WriteBack, WrittenBack},
     },
@@ -318,6 +320,14 @@ impl Store for GatedStore {
 
     fn assert_contract(&self, assertion: ContractAssertion) -> Reply<Result<String, StoreError>> {
         self.inner.assert_contract(assertion)
+    }
+
+    fn heal(&self, request: HealRequest) -> Reply<Vec<Result<Healed, StoreError>>> {
+        self.inner.heal(request)
+    }
+
+    fn examine(&self, request: ExamineRequest) -> Reply<Examination> {
+        self.inner.examine(request)
     }
 
     fn reconnected(&self) -> Reply<()> {

@@ -44,6 +44,8 @@ pub(crate) struct Options {
     pub(crate) file: Option<String>,
     /// Command-line arguments, such as `["--maxmemory", "2mb"]`.
     pub(crate) args: Vec<String>,
+    /// How far its clock is ahead, by [`faketime`]; 0: it is ours.
+    pub(crate) clock_ahead_s: i32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +77,12 @@ impl Options {
 /// A Redis 6.2 server, where `tests/run.sh` could install one.
 pub(crate) fn redis_62() -> Option<PathBuf> {
     env::var_os("DEDUPD_TEST_REDIS_62").map(PathBuf::from)
+}
+
+/// The library that gives a server another clock. Of the servers here only Redis 6.2 bears it:
+/// the other one's allocator does not.
+pub(crate) fn faketime() -> Option<PathBuf> {
+    env::var_os("DEDUPD_TEST_FAKETIME").map(PathBuf::from)
 }
 
 /// A locale whose `strcoll` does not order bytes, where the machine has one.
@@ -322,6 +330,13 @@ fn spawn(options: &Options, port: u16, directory: &Path) -> Child {
     }
     if let Some(password) = &options.password {
         command.args(["--requirepass", password, "--masterauth", password]);
+    }
+    if options.clock_ahead_s != 0 {
+        command
+            .env("LD_PRELOAD", faketime().expect("the library"))
+            .env("FAKETIME", format!("{:+}s", options.clock_ahead_s))
+            // What it measures its own time with stays as it is.
+            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
     }
     command
         .args(&options.args)
