@@ -49,6 +49,7 @@ def warehouse(request, dedupd, redis_server, tmp_path):
     topic = request.function.__name__.removeprefix("test_") + "_" + request.param
     warehouse = kind(topic, broker, dedupd, redis_server, tmp_path)
     yield warehouse
+    print(topic, dict(warehouse.decided()))
     warehouse.stop()
 
 

@@ -16,7 +16,7 @@ install_kafka() {
     key=$(sha256sum "$pom" | cut -c1-16)
     directory=$cache/kafka-$key
     if [[ ! -e $directory/complete ]]; then
-        mvn -B -q -f "$pom" dependency:copy-dependencies -DoutputDirectory="$directory" &&
+        mvn -B -q -Dstyle.color=never -f "$pom" dependency:copy-dependencies -DoutputDirectory="$directory" &&
             touch "$directory/complete" || return 1
     fi
     export DEDUPD_TEST_KAFKA=$directory
