@@ -18,6 +18,7 @@ use tonic_health::pb::{
 
 use crate::{
     client::{PATIENCE, connect},
+    clients::built,
     support::{
         redis::RedisServer,
         service::{Options, Service},
@@ -127,14 +128,6 @@ fn assert_same(answered: &str) {
     assert_eq!(answered, expected);
 }
 
-/// A program that `tests/run.sh` has built, by the folder that a variable names.
-fn built(variable: &str, program: &str) -> Command {
-    let folder = std::env::var_os(variable).unwrap_or_else(|| {
-        panic!("{variable} is not set: tests/run.sh builds the client and sets it")
-    });
-    Command::new(Path::new(&folder).join(program))
-}
-
 fn python(program: &str) -> Command {
     let python = std::env::var_os("DEDUPD_TEST_PYTHON")
         .expect("DEDUPD_TEST_PYTHON is not set: tests/run.sh installs the interpreter and sets it");
@@ -163,6 +156,23 @@ async fn the_script_by_rust() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_script_by_python() {
     Places::start().await.check(python("python/conformance.py"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_script_by_go() {
+    Places::start().await.check(built("go", "conformance"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_script_by_java() {
+    Places::start().await.check(built("java", "conformance"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_script_by_typescript() {
+    Places::start()
+        .await
+        .check(built("typescript", "conformance"));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod cases;
 mod cli;
 mod client;
+mod clients;
 mod concurrency;
 mod conformance;
 mod contract;

@@ -8,6 +8,7 @@ use std::{
 use serde_json::{Value, json};
 
 use super::{python, read};
+use crate::clients::built;
 
 /// The golden vectors in one form, with 64-bit numbers and doubles as text, and their keys.
 fn vectors() -> (String, Vec<String>) {
@@ -93,7 +94,7 @@ fn variant(vector: &Value) -> Value {
 }
 
 /// The program gets the vectors on its standard input and prints the keys of each.
-pub(super) fn check(mut program: Command) {
+fn check(mut program: Command) {
     let (asked, expected) = vectors();
     let spawned = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let mut child = spawned.expect("the program runs");
@@ -116,4 +117,24 @@ pub(super) fn check(mut program: Command) {
 #[test]
 fn golden_keys_by_python() {
     check(python("python/keys.py"));
+}
+
+#[test]
+fn golden_keys_by_go() {
+    check(built("go", "keys"));
+}
+
+#[test]
+fn golden_keys_by_java() {
+    check(built("java", "keys"));
+}
+
+#[test]
+fn golden_keys_by_rust() {
+    check(built("rust", "keys"));
+}
+
+#[test]
+fn golden_keys_by_typescript() {
+    check(built("typescript", "keys"));
 }
