@@ -4,7 +4,10 @@ use super::{
     super::world::{admit_events, crossing, reasons, request},
     *,
 };
-use crate::support::redis::cluster::{Cluster, ClusterOptions};
+use crate::{
+    client::wait_until,
+    support::redis::cluster::{Cluster, ClusterOptions},
+};
 
 const EVENTS: usize = 600;
 
@@ -71,6 +74,7 @@ async fn r11_one_server_of_a_cluster_that_is_away_is_decided_for_here() {
     let (service, mut client) = pod_on(&cluster).await;
     let (_other, mut others) = pod_on(&cluster).await;
     cluster.proxies[0].refuse();
+    wait_until("the wire is cut", || cluster.proxies[0].connections() == 0);
     let begun = Instant::now();
     while admit(&mut client, "leased", &fresh_ids(16), "")
         .await
