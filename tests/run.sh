@@ -42,13 +42,12 @@ generate_locale() {
 }
 
 make_python() {
-    local requirements=tests/python/requirements.txt key directory
-    key=$({ python3 --version && cat "$requirements" examples/python/requirements.txt; } |
-        sha256sum | cut -c1-16)
+    local files=({tests/python,tests/consumers,examples/python}/requirements.txt) key directory
+    key=$({ python3 --version && cat "${files[@]}"; } | sha256sum | cut -c1-16)
     directory=$cache/python-$key
     if [[ ! -e $directory/complete ]]; then
         python3 -m venv --clear "$directory" &&
-            "$directory/bin/pip" install -q --only-binary :all: -r "$requirements" &&
+            "$directory/bin/pip" install -q --only-binary :all: "${files[@]/#/-r}" &&
             touch "$directory/complete" || return 1
     fi
     export DEDUPD_TEST_PYTHON=$directory/bin/python

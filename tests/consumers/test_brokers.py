@@ -49,6 +49,7 @@ def warehouse(request, dedupd, redis_server, tmp_path):
     topic = request.function.__name__.removeprefix("test_") + "_" + request.param
     warehouse = kind(topic, broker, dedupd, redis_server, tmp_path)
     yield warehouse
+    print(topic, dict(warehouse.decided()))
     warehouse.stop()
 
 
@@ -60,7 +61,7 @@ def test_killed_in_mid_batch(warehouse):
     sent = [*warehouse.orders(30), *warehouse.orders(1, pick_ms=3000), *warehouse.orders(30)]
     first = warehouse.start_consumer()
     warehouse.send(sent + sent)
-    warehouse.wait_for_slow_work()
+    warehouse.freeze_at_slow_work(first)
     first.kill()
     # What it held is pending for the rest of its lease; the broker gives it to the others.
     warehouse.start_consumer()
@@ -76,8 +77,7 @@ def test_frozen_until_its_leases_are_gone(warehouse):
     sent = [*warehouse.orders(20), *warehouse.orders(1, pick_ms=3000), *warehouse.orders(20)]
     first = warehouse.start_consumer()
     warehouse.send(sent)
-    warehouse.wait_for_slow_work()
-    first.child.send_signal(signal.SIGSTOP)
+    warehouse.freeze_at_slow_work(first)
     warehouse.start_consumer()
     warehouse.wait_until(lambda: len(warehouse.shipped()) == len(sent), "the other ships the rest")
     # It wakes up in the middle of its batch, and must ship nothing of it.

@@ -62,24 +62,26 @@ class Warehouse:
         file = self.directory / name / "shipped.txt"
         return Counter(file.read_text().split()) if file.exists() else Counter()
 
-    def wait_for_slow_work(self):
-        """Some orders are shipped, each of them is confirmed, and for a second no more are.
+    def freeze_at_slow_work(self, consumer):
+        """Some orders are shipped, each of them is confirmed, and for half a second no more are.
 
-        A consumer that is killed between the effect and its confirmation has done it for nothing:
-        no lease can help there, and no test of one may kill there.
+        A consumer that dies or is frozen for long between the effect and its confirmation has done
+        it for nothing: no lease can help there, and no test of one may strike there.
         """
-
-        def state():
-            keys = [f"orders:{order_id}" for order_id in self.shipped()]
-            records = self.redis.client.mget(keys) if keys else []
-            return len(keys), sum(record[:1] == bytes([CONFIRMED]) for record in records if record)
+        seen = None
 
         def is_at_slow_work():
-            shipped, confirmed = state()
-            if not shipped or shipped != confirmed:
-                return False
-            time.sleep(1)
-            return state() == (shipped, confirmed)
+            nonlocal seen
+            consumer.child.send_signal(signal.SIGSTOP)
+            keys = [f"orders:{order_id}" for order_id in self.shipped()]
+            records = self.redis.client.mget(keys) if keys else []
+            confirmed = sum(record[0] == CONFIRMED for record in records if record)
+            if 0 < len(keys) == confirmed == seen:
+                return True
+            consumer.child.send_signal(signal.SIGCONT)
+            seen = confirmed
+            time.sleep(0.5)
+            return False
 
         self.wait_until(is_at_slow_work, "the slow order is being picked")
 

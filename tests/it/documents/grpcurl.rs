@@ -75,17 +75,20 @@ fn every_call_of_the_grpcurl_page_gives_its_answer() {
     };
     let page = document("docs/grpcurl.md");
     let config = block(&page, "yaml", "Every call").to_owned();
+    let directory = tempfile::tempdir().expect("a directory");
+    let socket = directory.path().join("dedupd.sock").display().to_string();
     let service = Service::start(&Options {
         config: Some(config),
+        args: vec!["--grpc-listen".to_owned(), format!("unix:{socket}")],
         ..Options::default()
     });
-    let directory = tempfile::tempdir().expect("a directory");
     let mut tokens: BTreeMap<String, String> = BTreeMap::new();
     let calls = calls(&page);
     assert!(calls.len() > 15, "only {} calls", calls.len());
     for (shown_call, language, shown) in calls {
         let mut call = shown_call
             .replace("127.0.0.1:50061", &service.grpc_addr().to_string())
+            .replace("/run/dedupd/dedupd.sock", &socket)
             .replace("grpcurl -", &format!("{grpcurl} -"));
         for (token, ours) in &tokens {
             call = call.replace(token, ours);
