@@ -18,6 +18,7 @@ import redis
 from grpc_tools import protoc
 
 ROOT = Path(__file__).parents[2]
+DEDUPD = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug/dedupd"
 TIMEOUT_S = 60
 
 
@@ -144,7 +145,7 @@ class Redis:
 
 class Dedupd:
     def __init__(self, directory, store_url, config=None):
-        command = [ROOT / "target/debug/dedupd", "serve", "--log-format", "json"]
+        command = [DEDUPD, "serve", "--log-format", "json"]
         command += ["--store", store_url]
         command += ["--grpc-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]
         env = {"DEDUPD_CONFIG_INLINE": config} if config else {}

@@ -16,7 +16,8 @@ install_kafka() {
     key=$(sha256sum "$pom" | cut -c1-16)
     directory=$cache/kafka-$key
     if [[ ! -e $directory/complete ]]; then
-        mvn -B -q -Dstyle.color=never -f "$pom" dependency:copy-dependencies -DoutputDirectory="$directory" &&
+        mvn -B -q -Dstyle.color=never -f "$pom" dependency:copy-dependencies \
+            -DoutputDirectory="$directory" &&
             touch "$directory/complete" || return 1
     fi
     export DEDUPD_TEST_KAFKA=$directory
@@ -24,8 +25,8 @@ install_kafka() {
 
 # dedupd's client is generated with buf, as its README says.
 build_go_example() {
-    local program=$PWD/target/warehouse
-    [[ -n $buf ]] || return 1
+    local program=${CARGO_TARGET_DIR:-$PWD/target}/warehouse
+    [[ -n $buf ]] && mkdir -p "${program%/*}" || return 1
     (cd examples/go && PATH=${buf%/*}:$PATH go generate . && go vet . && go build -o "$program" .) ||
         return 1
     export DEDUPD_TEST_WAREHOUSE=$program
