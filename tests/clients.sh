@@ -10,9 +10,9 @@ exec 3>&1 1>&2 # Only the folder is printed.
 
 need() { # a program, and the package that brings it
     type -P "$1" >/dev/null && return
-    ((EUID == 0)) || { echo "missing, install as root: $2"; return 1; }
-    apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$2"
+    ((EUID == 0)) || { echo "missing, install as root: $2" >&2; return 1; }
+    apt-get update -qq >&2
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$2" >&2
 }
 
 tools() {

@@ -83,6 +83,20 @@ install_grpcurl() {
     export DEDUPD_TEST_GRPCURL=$directory/grpcurl
 }
 
+# What the conformance script and the examples are run by, in each language.
+build_clients() {
+    local language folder
+    for language in go java rust typescript; do
+        if folder=$(tests/clients.sh "$language"); then
+            export "DEDUPD_TEST_CLIENT_${language^^}=$folder"
+        else
+            left_out+=("the clients in $language: they do not build")
+            skip+=(--skip "_by_$language")
+        fi
+    done
+    [[ -n ${DEDUPD_TEST_PYTHON:-} ]] || skip+=(--skip _by_python)
+}
+
 install_cargo_deny() {
     local directory=$cache/cargo-deny-$deny_version build
     deny=$directory/bin/cargo-deny
@@ -119,6 +133,7 @@ install_grpcurl || left_out+=("tests with grpcurl: it cannot be had")
 install_buf || { left_out+=("the published contract: buf does not build"); buf=; }
 build_go_example || left_out+=("the consumer of Kafka: the Go example does not build")
 install_kafka || left_out+=("the consumer of Kafka: the broker cannot be had")
+build_clients
 install_cargo_deny || { left_out+=("cargo deny: it does not build"); deny=; }
 if [[ ${CI:-} == true ]] && ((${#left_out[@]})); then
     printf '%s\n' "${left_out[@]}"
@@ -127,6 +142,9 @@ fi
 
 step "Format, lints, dependencies"
 cargo fmt --check
+for manifest in {tests/conformance,examples}/rust/Cargo.toml; do
+    cargo fmt --check --manifest-path "$manifest"
+done
 cargo clippy --locked --all-targets -- -D warnings
 [[ -z $deny ]] || check_dependencies
 [[ -z $buf ]] || check_contract

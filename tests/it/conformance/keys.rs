@@ -120,6 +120,14 @@ fn golden_keys_by_python() {
 }
 
 #[test]
+fn the_page_on_keys_shows_the_function_in_python() {
+    let page = read("docs/keys.md");
+    let (_, block) = page.split_once("```python\n").expect("a block");
+    let (shown, _) = block.split_once("\n```").expect("its end");
+    assert!(read("tests/python/keys.py").contains(shown), "docs/keys.md");
+}
+
+#[test]
 fn golden_keys_by_go() {
     check(built("go", "keys"));
 }
