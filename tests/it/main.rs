@@ -6,6 +6,7 @@ mod client;
 mod concurrency;
 mod contract;
 mod documents;
+mod faults;
 mod golden;
 mod grpc_surface;
 mod house;

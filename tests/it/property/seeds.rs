@@ -12,7 +12,7 @@ pub(crate) fn seeds(default_streams: u64) -> Range<u64> {
     first..first + variable(STREAMS).unwrap_or(default_streams)
 }
 
-fn variable<T: FromStr<Err: Debug>>(name: &str) -> Option<T> {
+pub(crate) fn variable<T: FromStr<Err: Debug>>(name: &str) -> Option<T> {
     let text = env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|error| {
         panic!("{name}={text}: {error:?}");

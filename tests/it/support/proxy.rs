@@ -118,7 +118,8 @@ impl Proxy {
         self.counts.accepted.load(Ordering::SeqCst)
     }
 
-    /// Ends every fault. What was held goes on; a connection that has lost replies stays deaf.
+    /// Ends every fault, save that a severed address stays severed. What was held goes on; a
+    /// connection that has lost replies stays deaf.
     pub(crate) fn pass(&self) {
         self.change(|faults| {
             faults.request_delay = Duration::ZERO;
@@ -126,7 +127,6 @@ impl Proxy {
             faults.replies_to_swallow = 0;
             faults.hold_requests = false;
             faults.hold_replies = false;
-            faults.severed = None;
             faults.request_bytes_per_second = None;
             faults.refuse = false;
         });
