@@ -48,7 +48,7 @@ pub(super) fn after(history: &History, attempt: &Attempt, acts: &[Act]) -> Hold 
         written: attempt.span,
     };
     let mut hold = match attempt.answer {
-        Ok(Answer::Admitted) => Hold {
+        Ok(Answer::Admitted | Answer::FellBack) => Hold {
             certain_until: (attempt.span.from + rules.hold()).saturating_sub(CLOCK_GRAIN),
             possible_until: attempt.span.to + rules.hold(),
             ..nothing
