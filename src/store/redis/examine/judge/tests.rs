@@ -96,3 +96,17 @@ fn a_clock_is_as_far_off_as_is_certain() {
         assert_eq!(found.severity, expected, "{found:?}");
     }
 }
+
+#[test]
+fn a_round_trip_is_held_against_the_budget() {
+    let rows = [
+        (24, Severity::Ok),
+        (25, Severity::Warning),
+        (49, Severity::Warning),
+        (50, Severity::Failure),
+    ];
+    for (median_ms, expected) in rows {
+        let found = round_trip(Duration::from_millis(median_ms), EXPECTED.budget);
+        assert_eq!(found.severity, expected, "{found:?}");
+    }
+}
