@@ -31,9 +31,6 @@ def step(do, **fields):
     return len(lines)
 
 
-# Events.
-
-
 def crossing(device, nanos=T0, kind=ENTER, fence="gate", **more):
     sequence = {name: str(more.pop(name)) for name in ("sequence", "sequence_epoch") if name in more}
     identity = {"device_id": device, "fence_id": fence, "kind": kind, **sequence}
@@ -92,7 +89,7 @@ def settling():
             holder = claim(namespace, event)
             settle(do, late)
             settle("confirm", holder)
-    one, two = claim("orders", keyed(fresh())), claim("events", keyed(fresh()))
+    one, two = (claim(namespace, keyed(fresh())) for namespace in ("orders", "events"))
     settle("confirm", one, two, one, "hex:", "hex:00ff", "hex:" + "ab" * 700)
     for do in ("confirm", "release", "renew"):
         settle(do, "hex:")
@@ -105,12 +102,9 @@ def settling():
 
 
 def leases():
-    """What holds the claims of `hasty` is taken up again by `lapsed`."""
-    return [(event, claim("hasty", event)) for event in (keyed(fresh()) for _ in range(3))]
-
-
-def lapsed(held):
-    (done, done_claim), (gone, gone_claim), (again, again_claim) = held
+    """Of three claims one is confirmed in time, two run out."""
+    events = [keyed(fresh()) for _ in range(3)]
+    (done, done_claim), (gone, gone_claim), (again, again_claim) = [(event, claim("hasty", event)) for event in events]
     settle("confirm", done_claim)
     step("sleep", milliseconds=2500)
     admit("hasty", done)
@@ -163,8 +157,7 @@ def times():
         text("1500-01-01T00:00:00Z"), text("2300-01-01T00:00:00Z"), text("1969-12-31T23:59:59.5Z"),
         {"unix_nanos": "0"}, {"unix_nanos": "-1"}, {"unix_nanos": str(-(2**63))}, {"unix_nanos": str(2**63 - 1)},
     ):
-        device = fresh("device")
-        event = crossing(device, None) | time
+        event = crossing(fresh("device"), None) | time
         admit("tumbling", event, event)
         step("explain", namespace="tumbling", event=event)
     ingested = {"ingested_at": {"seconds": "4102444800", "nanos": 0}}
@@ -293,8 +286,7 @@ def whole_requests():
     admit("events", keyed("c" * 400), repeat=30)
     step("stream", operations=[
         {"batch_id": "1", "do": "admit", "namespace": "events", "events": [keyed("before it")]},
-        {"batch_id": "2", "do": "admit", "namespace": "events", "events": [keyed("c" * 400)], "repeat": 30},
-    ])
+        {"batch_id": "2", "do": "admit", "namespace": "events", "events": [keyed("c" * 400)], "repeat": 30}])
     admit("events", keyed("before it"), keyed("c" * 400))
     admit("events", keyed("most"), repeat=50, omit_claims=True)
 
@@ -377,8 +369,8 @@ def counters():
     for _ in range(30):
         admit("watched", keyed("noisy"))
     step("noisy", namespace="watched", limit=1)
-    for limit in (100, 101):
-        step("noisy", namespace="mismatched", limit=limit)
+    step("noisy", namespace="mismatched", limit=100)
+    step("noisy", namespace="mismatched", limit=101)
     step("noisy", namespace="nowhere", limit=0)
     for namespace in ("closed", "open"):
         step("counters", namespace=namespace, through="away")
@@ -389,8 +381,7 @@ def counters():
 def main():
     health_and_namespaces()
     settling()
-    held = leases()
-    lapsed(held)
+    leases()
     explained = explanations()
     windows()
     sequences()

@@ -5,6 +5,7 @@ See ../conformance/README.md.
 
 import json
 import os
+import queue
 import sys
 import time
 
@@ -146,14 +147,12 @@ def refused(error):
     line(f"! {code.name} {error.details()}")
     status = rpc_status.from_call(error)
     for detail in status.details if status else []:
-        info, bad, retry = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest(), error_details_pb2.RetryInfo()
+        info, bad = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
         if detail.Unpack(info):
             line(f"! {info.domain} {info.reason}", *(f"{key}={value}" for key, value in sorted(info.metadata.items())))
         elif detail.Unpack(bad):
             for violation in bad.field_violations:
                 line(f"! field {violation.field}: {violation.description}")
-        elif detail.Unpack(retry):
-            line(f"! retry_delay={seconds(retry.retry_delay)}")
 
 
 def explained(response):
@@ -252,8 +251,6 @@ class Requests:
     """What is put in is sent, until the end."""
 
     def __init__(self):
-        import queue
-
         self.queue = queue.SimpleQueue()
         self.put = self.queue.put
 
