@@ -13,7 +13,7 @@ use dedupd::grpc::proto;
 use tokio::{sync::Notify, time};
 
 use super::{
-    history::{Ending, Event},
+    history::{Ending, Event, Mode},
     recorder::Recorder,
 };
 use crate::client::{
@@ -24,7 +24,7 @@ use crate::client::{
 /// Copies that are not acknowledged; past that no new events come.
 const MAX_OPEN: usize = 150;
 
-const NAMESPACES: [&str; 4] = ["orders", "alerts", "crossings", "sessions"];
+const NAMESPACES: [&str; 5] = ["orders", "alerts", "crossings", "sessions", "readings"];
 
 pub(super) fn namespace_of(event: usize) -> &'static str {
     NAMESPACES[event % NAMESPACES.len()]
@@ -85,7 +85,11 @@ impl Broker {
                 continue;
             }
             let event = self.recorder.event(|number| Event {
-                fails_open: namespace_of(number) == "alerts",
+                mode: match namespace_of(number) {
+                    "alerts" => Mode::Open,
+                    "readings" => Mode::Local,
+                    _ => Mode::Closed,
+                },
             });
             for number in 0..1 + dice.below(3) {
                 let delivery = self.recorder.delivery(event);

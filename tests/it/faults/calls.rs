@@ -79,7 +79,7 @@ impl Caller {
             request_id: format!("00000000-0000-4000-8000-{call:012x}"),
             ..request(copies[0].namespace(), events)
         };
-        let mut client = self.site.client(service);
+        let (mut client, instance) = self.site.client(service);
         let from = self.site.now();
         let request = with_deadline(request, waits);
         let answer = answered(waits, client.admit(request)).await;
@@ -92,6 +92,7 @@ impl Caller {
                 event: copy.event,
                 delivery: copy.delivery,
                 call,
+                instance,
                 span,
                 answer,
             })
@@ -126,7 +127,7 @@ impl Caller {
         waits: Waits,
     ) -> Result<SettleOutcome, NoAnswer> {
         let claims = vec![told.verdict.claim.clone()];
-        let mut client = self.site.client(service);
+        let (mut client, _) = self.site.client(service);
         let from = self.site.now();
         let outcome = match action {
             Action::Confirm => {
@@ -154,7 +155,7 @@ impl Caller {
 
     /// A call at that time, which the service answers without its store; false if it does not.
     pub(super) async fn pulse(&self, service: usize, at: At) -> bool {
-        let mut client = self.site.client(service);
+        let (mut client, _) = self.site.client(service);
         time::sleep(at.saturating_sub(self.site.now())).await;
         // A late timer is noise as well.
         let from = at;
@@ -202,16 +203,15 @@ async fn answered<T>(
 }
 
 fn read(verdict: &Verdict) -> Answer {
-    let reason = verdict.reason();
     let token = !verdict.claim.is_empty();
-    match (verdict.decision(), reason) {
-        (Decision::Admit, Reason::FirstSeen | Reason::Late) if !verdict.degraded => {
-            Answer::Admitted
-        }
-        (Decision::Admit, Reason::FailOpen) if verdict.degraded && !token => Answer::FailedOpen,
-        (Decision::Suppress, _) if !verdict.degraded && !token => Answer::Suppressed,
-        (Decision::Retry, Reason::InFlight) if !verdict.degraded && !token => Answer::InFlight,
-        (Decision::Retry, Reason::StoreUnavailable | Reason::Overloaded) if verdict.degraded => {
+    match (verdict.decision(), verdict.reason(), verdict.degraded) {
+        (Decision::Admit, Reason::FirstSeen | Reason::Late, false) => Answer::Admitted,
+        (Decision::Admit, Reason::Fallback, true) => Answer::FellBack,
+        (Decision::Admit, Reason::FailOpen, true) if !token => Answer::FailedOpen,
+        // By an embedded store, where it is degraded.
+        (Decision::Suppress, _, _) if !token => Answer::Suppressed,
+        (Decision::Retry, Reason::InFlight, _) if !token => Answer::InFlight,
+        (Decision::Retry, Reason::StoreUnavailable | Reason::Overloaded, true) if !token => {
             Answer::Undecided
         }
         _ => panic!("{verdict:?}"),

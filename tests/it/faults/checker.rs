@@ -8,19 +8,18 @@
 //! What the guarantees except is counted by kind: a failover of an asynchronous replica, and
 //! without leases the losses that section "Without a lease" of `docs/guarantees.md` lists.
 
+mod fallbacks;
 mod holds;
 mod losses;
 mod tests;
+mod times;
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use dedupd::grpc::proto::SettleOutcome;
 
 use self::holds::{Holds, failover_undid, service_ends};
-use super::history::{Act, Action, Answer, Attempt, Deed, Ending, History, NoAnswer, Span};
-
-/// What every call may take beyond the budget, and what the machine adds.
-const BEYOND_BUDGET: Duration = Duration::from_millis(20);
+use super::history::{Act, Action, Answer, Attempt, Deed, Ending, History, Mode, NoAnswer, Span};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
@@ -56,8 +55,12 @@ pub(super) struct Wrong {
 pub(super) enum Counted {
     AdmittedTwiceByFailover,
     ClaimLostByFailover,
+    /// By the embedded store of one instance and by another.
+    AdmittedTwiceByFallback,
+    ClaimLostByFallback,
     WorkedMoreThanOnce,
     FailedOpen,
+    FellBack,
     /// Every consumer of every copy gave up before it was decided.
     GivenUp,
     LostWithItsHolder,
@@ -73,14 +76,15 @@ pub(super) enum Counted {
 pub(super) struct Findings {
     pub(super) wrong: Vec<Wrong>,
     pub(super) counted: BTreeMap<Counted, usize>,
-    /// The longest call that was answered, and the most that one took beyond what the machine adds.
+    /// The longest call that was answered.
     pub(super) slowest: Duration,
-    pub(super) slowest_net: Duration,
+    /// The most that one took beyond the budget and what the machine added to it.
+    pub(super) over_budget: Duration,
 }
 
 pub(super) fn check(history: &History) -> Findings {
     let mut findings = Findings::default();
-    check_times(history, &mut findings);
+    times::check(history, &mut findings);
     let mut by_event: Vec<Vec<usize>> = vec![Vec::new(); history.events.len()];
     for (index, attempt) in history.attempts.iter().enumerate() {
         by_event[attempt.event].push(index);
@@ -131,8 +135,10 @@ impl Story<'_> {
     }
 
     fn admitted(&self) -> impl Iterator<Item = (usize, &Attempt)> {
-        self.attempts()
-            .filter(|(_, attempt)| attempt.answer == Ok(Answer::Admitted))
+        self.attempts().filter(|(_, attempt)| match attempt.answer {
+            Ok(Answer::Admitted | Answer::FellBack) => true,
+            Ok(_) | Err(_) => false,
+        })
     }
 
     fn check_holders(&self, findings: &mut Findings) {
@@ -146,6 +152,8 @@ impl Story<'_> {
                     || failover_undid(self.history, b.written, first.span);
                 if by_failover {
                     findings.count(Counted::AdmittedTwiceByFailover);
+                } else if self.by_fallback(first, second) {
+                    findings.count(Counted::AdmittedTwiceByFallback);
                 } else {
                     findings.wrong(
                         Kind::TwoHolders,
@@ -161,14 +169,15 @@ impl Story<'_> {
     }
 
     fn check_answers(&self, findings: &mut Findings) {
-        let fails_open = self.history.events[self.event].fails_open;
+        let mode = self.history.events[self.event].mode;
         let leased = self.history.rules.lease.is_some();
         for (index, attempt) in self.attempts() {
             let fine = match attempt.answer {
                 Ok(Answer::Suppressed) if leased => self.may_be_confirmed_by(attempt.span),
                 Ok(Answer::Suppressed) => self.may_be_held(index),
                 Ok(Answer::InFlight) => leased && self.may_be_held(index),
-                Ok(Answer::FailedOpen) => fails_open,
+                Ok(Answer::FailedOpen) => mode == Mode::Open,
+                Ok(Answer::FellBack) => mode == Mode::Local,
                 Ok(Answer::Undecided | Answer::Admitted) => true,
                 Err(NoAnswer::Gone) => service_ends(self.history, attempt.span),
                 Err(NoAnswer::Hung) => false,
@@ -181,10 +190,12 @@ impl Story<'_> {
                 Err(_) => Kind::TooSlow,
             };
             if !fine {
-                findings.wrong(kind, self.event, format!("{attempt:?}"));
+                findings.wrong(kind, self.event, format!("{attempt:?}, in {}", self.told()));
             }
-            if attempt.answer == Ok(Answer::FailedOpen) {
-                findings.count(Counted::FailedOpen);
+            match attempt.answer {
+                Ok(Answer::FailedOpen) => findings.count(Counted::FailedOpen),
+                Ok(Answer::FellBack) => findings.count(Counted::FellBack),
+                Ok(_) | Err(_) => {}
             }
         }
     }
@@ -235,6 +246,10 @@ impl Story<'_> {
                             findings.count(Counted::ClaimLostByFailover);
                             continue;
                         }
+                        if vanished && self.may_be_displaced(attempt, act.span) {
+                            findings.count(Counted::ClaimLostByFallback);
+                            continue;
+                        }
                         vanished.then_some(Kind::ClaimVanished)
                     }
                     Ok(SettleOutcome::Malformed | SettleOutcome::Unspecified) => {
@@ -256,7 +271,11 @@ impl Story<'_> {
                     Err(NoAnswer::Refused | NoAnswer::Cancelled) => None,
                 };
                 if let Some(kind) = wrong {
-                    findings.wrong(kind, self.event, format!("{act:?} of {attempt:?}"));
+                    findings.wrong(
+                        kind,
+                        self.event,
+                        format!("{act:?} of {attempt:?}, in {}", self.told()),
+                    );
                 }
             }
         }
@@ -288,16 +307,17 @@ impl Story<'_> {
         }
     }
 
-    /// The event's last attempts, for people.
+    /// The event's first and last attempts, for people.
     fn told(&self) -> String {
         const SHOWN: usize = 8;
-        let last = self.attempts.len().saturating_sub(SHOWN);
-        let told = self.attempts().skip(last).map(|(index, attempt)| {
+        let count = self.attempts.len();
+        let shown = self.attempts().enumerate();
+        let shown = shown.filter(|(place, _)| *place < SHOWN || place + SHOWN >= count);
+        let told = shown.map(|(place, (index, attempt))| {
             let acts = &self.acts[index];
-            format!("{attempt:?} {acts:?}")
+            format!("{place}: {attempt:?} {acts:?}")
         });
-        let told: Vec<_> = told.collect();
-        format!("{last} attempts, then {}", told.join("; "))
+        told.collect::<Vec<_>>().join("; ")
     }
 }
 
@@ -321,38 +341,6 @@ fn confirms(acts: &[Act]) -> bool {
         Deed::Settle(Action::Confirm, outcome) => may_be_done(outcome),
         Deed::Settle(Action::Release | Action::Renew, _) | Deed::Work | Deed::Die => false,
     })
-}
-
-/// Every answered call kept the budget, but for what the machine added at that time.
-fn check_times(history: &History, findings: &mut Findings) {
-    let admits = history.attempts.iter().map(|attempt| {
-        let answered = attempt.answer.is_ok() || attempt.answer == Err(NoAnswer::Refused);
-        (attempt.event, attempt.span, answered)
-    });
-    let settles = history.acts.iter().filter_map(|act| match act.deed {
-        Deed::Settle(_, outcome) => {
-            let event = history.attempts[act.holder].event;
-            Some((event, act.span, outcome.is_ok()))
-        }
-        Deed::Work | Deed::Die => None,
-    });
-    let limit = history.rules.budget + BEYOND_BUDGET;
-    for (event, call, answered) in admits.chain(settles) {
-        if !answered {
-            continue;
-        }
-        findings.slowest = findings.slowest.max(call.length());
-        if call.length() <= limit && call.length() <= findings.slowest_net {
-            continue;
-        }
-        let noise = history.noise.during(call);
-        let net = call.length().saturating_sub(noise);
-        findings.slowest_net = findings.slowest_net.max(net);
-        if net > limit {
-            let why = format!("{call:?}: {net:?} besides {noise:?} for the machine");
-            findings.wrong(Kind::TooSlow, event, why);
-        }
-    }
 }
 
 impl Findings {

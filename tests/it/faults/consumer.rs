@@ -48,7 +48,7 @@ impl Consumer {
                 break;
             }
             let service = self.dice.below(SERVICES);
-            let Some(told) = self.ask(service, &copies).await else {
+            let Some((service, told)) = self.ask(service, &copies).await else {
                 for copy in copies {
                     self.undecided(copy, REDELIVERED_AFTER);
                 }
@@ -56,12 +56,12 @@ impl Consumer {
             };
             for (copy, told) in copies.into_iter().zip(told) {
                 match told.answer {
-                    Answer::Admitted | Answer::FailedOpen => {
+                    Answer::Admitted | Answer::FellBack | Answer::FailedOpen => {
                         let fate = self.fate();
                         let work = Work {
                             broker: Arc::clone(&self.broker),
                             caller: Arc::clone(&self.caller),
-                            service: self.dice.below(SERVICES),
+                            service: self.settled_by(service, &told),
                             lease: self.lease,
                             confirms: self.lease.is_some() || self.dice.below(2) == 0,
                             waits: self.waits(),
@@ -80,14 +80,15 @@ impl Consumer {
         at_work.join_all().await;
     }
 
-    /// One call, tried again under its id while it is not answered; mostly.
-    async fn ask(&mut self, service: usize, copies: &[Copy]) -> Option<Vec<Told>> {
+    /// One call, tried again under its id while it is not answered; mostly. With the service that
+    /// answered.
+    async fn ask(&mut self, service: usize, copies: &[Copy]) -> Option<(usize, Vec<Told>)> {
         let call = self.caller.new_call();
         let mut service = service;
         for _ in 0..ATTEMPTS {
             let waits = self.waits();
             match self.caller.admit(service, call, copies, waits).await {
-                Ok(told) => return Some(told),
+                Ok(told) => return Some((service, told)),
                 Err(_) if self.dice.below(10) == 0 => return None,
                 Err(_) => {
                     time::sleep(BETWEEN_ATTEMPTS * self.dice.below(3) as u32).await;
@@ -98,6 +99,15 @@ impl Consumer {
             }
         }
         None
+    }
+
+    /// Any service, or for the claim of an embedded store mostly its own.
+    fn settled_by(&mut self, service: usize, told: &Told) -> usize {
+        if told.answer == Answer::FellBack && self.dice.below(5) > 0 {
+            service
+        } else {
+            self.dice.below(SERVICES)
+        }
     }
 
     /// Without leases some do not try again, which is when events can be lost.

@@ -26,7 +26,7 @@ use dedupd::{
 
 use super::{
     checker::{Findings, check},
-    history::{Action, Answer, Attempt, Deed, Ending, Event, History, NoAnswer, Rules, Span},
+    history::{Action, Answer, Attempt, Deed, Ending, Event, History, Mode, NoAnswer, Rules, Span},
     recorder::Recorder,
 };
 use crate::{
@@ -84,7 +84,7 @@ pub(super) fn play(seed: u64, events: usize) -> (History, Findings) {
     let mut dice = Dice::new(seed);
     let mut copies = Vec::new();
     for _ in 0..events {
-        let event = world.recorder.event(|_| Event { fails_open: false });
+        let event = world.recorder.event(|_| Event { mode: Mode::Closed });
         copies.extend((0..COPIES).map(|number| Copy {
             event,
             delivery: world.recorder.delivery(event),
@@ -229,6 +229,7 @@ impl World {
             delivery: copy.delivery,
             // Two copies may have drawn the same number.
             call: call.wrapping_mul(1_000_003) + copy.delivery,
+            instance: 0,
             span: Span { from, to },
             answer,
         });

@@ -73,8 +73,15 @@ impl Rules {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Event {
-    /// Its namespace admits in an outage.
-    pub(super) fails_open: bool,
+    /// What its namespace does in an outage.
+    pub(super) mode: Mode,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    Closed,
+    Open,
+    Local,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +107,8 @@ pub(super) struct Attempt {
     pub(super) delivery: usize,
     /// Attempts of one call share its request id.
     pub(super) call: usize,
+    /// Which service was asked; one that takes another's place is a new one.
+    pub(super) instance: usize,
     pub(super) span: Span,
     pub(super) answer: Result<Answer, NoAnswer>,
 }
@@ -107,6 +116,8 @@ pub(super) struct Attempt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     Admitted,
+    /// Admitted by the embedded store of one instance.
+    FellBack,
     FailedOpen,
     Suppressed,
     InFlight,

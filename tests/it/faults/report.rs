@@ -17,6 +17,7 @@ impl fmt::Display for Report<'_> {
         let troubles = count(history.troubles.iter().map(|trouble| trouble.what));
         let answers = count(history.attempts.iter().map(|attempt| match attempt.answer {
             Ok(Answer::Admitted) => "admitted",
+            Ok(Answer::FellBack) => "fell back",
             Ok(Answer::FailedOpen) => "failed open",
             Ok(Answer::Suppressed) => "suppressed",
             Ok(Answer::InFlight) => "in flight",
@@ -33,7 +34,7 @@ impl fmt::Display for Report<'_> {
         write!(
             f,
             "{} events in {} copies; {} troubles {troubles:?}; {} verdicts {answers:?}; settlements {settled:?}; \
-             wrong {}; counted {:?}; slowest answer {:.0?}, {:.0?} of it not the machine's",
+             wrong {}; counted {:?}; slowest answer {:.0?}, at most {:.0?} over the budget besides the machine's",
             history.events.len(),
             history.deliveries.len(),
             history.troubles.len(),
@@ -45,7 +46,7 @@ impl fmt::Display for Report<'_> {
             findings.wrong.len(),
             findings.counted,
             findings.slowest,
-            findings.slowest_net,
+            findings.over_budget,
         )
     }
 }

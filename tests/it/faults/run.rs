@@ -257,6 +257,7 @@ fn unrest(site: &Site, before: &[Needs]) -> Vec<String> {
         let gauges = [
             ("dedupd_requests_in_flight", 0.0),
             ("dedupd_store_queued_events", 0.0),
+            ("dedupd_local_claims", 0.0),
             (r#"dedupd_breaker_state{state="admitting"}"#, 1.0),
         ];
         for (series, rest) in gauges {

@@ -47,7 +47,8 @@ pub(super) struct Site {
     wires: Vec<Arc<Proxy>>,
     urls: Vec<String>,
     services: Vec<Mutex<Service>>,
-    clients: Vec<RwLock<Client>>,
+    /// Of each service, with the number of the instance.
+    clients: Vec<RwLock<(Client, usize)>>,
     /// The logs of services that have ended.
     ended: Mutex<Vec<String>>,
     /// Promotions of replicas that the schedule has brought about.
@@ -63,7 +64,10 @@ impl Site {
         let services: Vec<_> = (0..SERVICES)
             .map(|number| serve(&setup, number, &urls[number]))
             .collect();
-        let clients = services.iter().map(client).map(RwLock::new).collect();
+        let clients = (0..).zip(&services);
+        let clients: Vec<_> = clients
+            .map(|(instance, service)| RwLock::new((client(service), instance)))
+            .collect();
         Self {
             setup,
             began: Instant::now(),
@@ -86,7 +90,7 @@ impl Site {
         self.setup.topology
     }
 
-    pub(super) fn client(&self, service: usize) -> Client {
+    pub(super) fn client(&self, service: usize) -> (Client, usize) {
         let client = self.clients[service].read().expect("no panic inside");
         client.clone()
     }
@@ -149,7 +153,8 @@ impl Site {
         ended.extend(service.logs());
         *service = serve(&self.setup, number, &self.urls[number]);
         let _runtime = self.runtime.enter();
-        *self.clients[number].write().expect("no panic inside") = client(&service);
+        let mut current = self.clients[number].write().expect("no panic inside");
+        *current = (client(&service), current.1 + SERVICES);
     }
 
     /// How long the threads of a service have waited for a core since they began.
@@ -207,6 +212,7 @@ fn serve(setup: &Setup, number: usize, url: &str) -> Service {
         "store: {{ url: \"{url}\", budget: {budget}ms }}
 namespaces:
   orders: {{ accepts: [keyed], window: none, failure_mode: closed, {common} }}
+  readings: {{ accepts: [keyed], window: none, failure_mode: local, {common} }}
   alerts: {{ accepts: [keyed], window: none, failure_mode: open, {common} }}
   crossings: {{ accepts: [transition], window: {{ tumbling: 2s, guard: {guard}ms }}, failure_mode: closed, {common} }}
   sessions: {{ accepts: [ping], window: {{ session: 10s }}, place: none, failure_mode: closed, {common} }}

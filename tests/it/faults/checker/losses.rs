@@ -23,7 +23,7 @@ impl Story<'_> {
     fn loss_with(&self, index: usize) -> Option<Counted> {
         let attempt = &self.history.attempts[index];
         match attempt.answer {
-            Ok(Answer::Admitted) => {
+            Ok(Answer::Admitted | Answer::FellBack) => {
                 let mut acts = self.acts[index].iter();
                 acts.find_map(|act| match act.deed {
                     Deed::Die => Some(Counted::LostWithItsHolder),
@@ -37,10 +37,20 @@ impl Story<'_> {
             Ok(Answer::Undecided | Answer::FailedOpen) => Some(Counted::LostToAClaimGivenBack),
             Err(_) if service_ends(self.history, attempt.span) => Some(Counted::LostWithTheService),
             Err(NoAnswer::Cancelled | NoAnswer::Gone | NoAnswer::Hung) => {
-                // A later attempt of the call that was answered explains itself.
-                let mut call = self.attempts().filter(|(_, it)| it.call == attempt.call);
-                call.all(|(_, it)| it.answer.is_err())
-                    .then_some(Counted::LostWithTheAnswer)
+                // What the call came to in the end, if it was tried again until it was decided.
+                let mut call = self.attempts().filter(|(_, other)| {
+                    (other.call, other.delivery) == (attempt.call, attempt.delivery)
+                });
+                let decided = call.find_map(|(index, other)| match other.answer {
+                    Ok(Answer::Undecided) | Err(_) => None,
+                    Ok(answer) => Some((index, answer)),
+                });
+                match decided {
+                    None => Some(Counted::LostWithTheAnswer),
+                    // Its own claim was given back by then, and another's stood there.
+                    Some((_, Answer::Suppressed)) => Some(Counted::LostToAClaimGivenBack),
+                    Some((index, _)) => self.loss_with(index),
+                }
             }
             Ok(Answer::Suppressed | Answer::InFlight) | Err(NoAnswer::Refused) => None,
         }

@@ -9,7 +9,7 @@ use dedupd::grpc::proto::SettleOutcome::{
 use super::{
     super::history::{
         Act, Action::*, Answer::*, Attempt, Deed, Deed::*, Delivery, Ending, Event, History, Loses,
-        NoAnswer, Noise, Rules, Span, Trouble,
+        Mode, NoAnswer, Noise, Rules, Span, Trouble,
     },
     Counted, Kind, check,
 };
@@ -29,7 +29,7 @@ impl Tale {
                 ttl: Duration::from_millis(TTL_MS),
                 budget: Duration::from_millis(BUDGET_MS),
             },
-            events: vec![Event { fails_open: false }],
+            events: vec![Event { mode: Mode::Closed }],
             deliveries: Vec::new(),
             attempts: Vec::new(),
             acts: Vec::new(),
@@ -56,6 +56,7 @@ impl Tale {
             event: 0,
             delivery: 0,
             call,
+            instance: 0,
             span: span(times),
             answer,
         });
@@ -348,7 +349,7 @@ fn a_failure_mode_is_the_namespaces_own() {
     tale.does(open, (10, 20), Work);
     let failed_open = [(Counted::FailedOpen, 1)];
     tale.worked_and_is(&[Kind::WrongFailureMode], &failed_open);
-    tale.0.events[0].fails_open = true;
+    tale.0.events[0].mode = Mode::Open;
     tale.is(&[], &failed_open);
 }
 
@@ -447,6 +448,25 @@ fn without_a_lease_a_loss_has_a_documented_cause() {
         &[],
         Some(Counted::LostByFailover),
     );
+    // Retried, but not until it was decided.
+    check(
+        &|tale| {
+            ask(cancelled)(tale);
+            tale.asks(1, (220, 230), Ok(Undecided));
+        },
+        &[],
+        Some(Counted::LostWithTheAnswer),
+    );
+    // Retried, adopted, and released.
+    check(
+        &|tale| {
+            ask(cancelled)(tale);
+            let adopted = tale.asks(1, (220, 230), Ok(Admitted));
+            tale.does(adopted, (230, 240), releases);
+        },
+        &[],
+        Some(Counted::LostAfterRelease),
+    );
     // Retried under its id and answered: the answer was not lost.
     check(
         &|tale| {
@@ -466,4 +486,81 @@ fn without_a_lease_nobody_is_in_flight_and_a_claim_lasts_for_the_ttl() {
     tale.works(3, 30_000);
     let wrong = [Kind::TwoHolders, Kind::BlockedForNobody];
     tale.worked_and_is(&wrong, &TWICE);
+}
+
+#[test]
+fn an_instance_that_falls_back_knows_its_own_claims_only() {
+    let check = |tellers: [(usize, super::Answer); 2], wrong: &[Kind], counted: bool| {
+        let mut tale = Tale::leased();
+        tale.0.events[0].mode = Mode::Local;
+        let mut fallbacks = 0;
+        for (call, (instance, answer)) in (1..).zip(tellers) {
+            let holder = tale.asks(call, (0, 10 * call as u64), Ok(answer));
+            tale.0.attempts[holder].instance = instance;
+            tale.does(holder, (100, 110), Work);
+            fallbacks += usize::from(answer == FellBack);
+        }
+        let twice = (Counted::AdmittedTwiceByFallback, usize::from(counted));
+        let fell_back = (Counted::FellBack, fallbacks);
+        let counts = [TWICE[0], twice, fell_back];
+        let counts: Vec<_> = counts.into_iter().filter(|(_, count)| *count > 0).collect();
+        tale.worked_and_is(wrong, &counts);
+    };
+    check([(0, FellBack), (1, FellBack)], &[], true);
+    check([(0, FellBack), (1, Admitted)], &[], true);
+    check([(0, Admitted), (1, FellBack)], &[], true);
+    // What was claimed in Redis before the outage is not known in it.
+    check([(0, Admitted), (0, FellBack)], &[], true);
+    check([(0, FellBack), (0, FellBack)], &[Kind::TwoHolders], false);
+    check([(0, FellBack), (0, Admitted)], &[Kind::TwoHolders], false);
+    check([(0, Admitted), (1, Admitted)], &[Kind::TwoHolders], false);
+}
+
+#[test]
+fn an_instance_falls_back_again_in_another_outage() {
+    let check = |second: u64, wrong: &[Kind], twice: usize| {
+        let mut tale = Tale::leased();
+        tale.0.events[0].mode = Mode::Local;
+        tale.asks(1, (0, 10), Ok(FellBack));
+        let again = tale.asks(2, (second - 10, second), Ok(FellBack));
+        tale.does(again, (second, second + 10), Work);
+        let counted = [
+            (Counted::AdmittedTwiceByFallback, twice),
+            (Counted::FellBack, 2),
+        ];
+        let counted: Vec<_> = counted
+            .into_iter()
+            .filter(|(_, count)| *count > 0)
+            .collect();
+        tale.worked_and_is(wrong, &counted);
+    };
+    check(20, &[Kind::TwoHolders], 0);
+    check(21, &[], 1);
+}
+
+#[test]
+fn a_claim_of_a_fallback_vanishes_only_for_another() {
+    let check = |other: Option<super::Answer>, wrong: &[Kind], counted: &[(Counted, usize)]| {
+        let mut tale = Tale::leased();
+        tale.0.events[0].mode = Mode::Local;
+        let first = tale.asks(1, (0, 10), Ok(FellBack));
+        tale.does(first, (10, 20), Work);
+        if let Some(other) = other {
+            tale.asks(2, (20, 30), Ok(other));
+        }
+        tale.does(first, (50, 60), Settle(Confirm, Ok(NotHeld)));
+        let counted = [&[(Counted::FellBack, 1)], counted].concat();
+        tale.worked_and_is(wrong, &counted);
+    };
+    check(None, &[Kind::ClaimVanished], &[]);
+    check(Some(InFlight), &[Kind::ClaimVanished], &[]);
+    check(Some(Undecided), &[], &[(Counted::ClaimLostByFallback, 1)]);
+}
+
+#[test]
+fn only_a_namespace_that_is_to_falls_back() {
+    let mut tale = Tale::leased();
+    let first = tale.asks(1, (0, 10), Ok(FellBack));
+    tale.does(first, (10, 20), Work);
+    tale.worked_and_is(&[Kind::WrongFailureMode], &[(Counted::FellBack, 1)]);
 }
