@@ -47,11 +47,23 @@ pub(super) fn after(history: &History, attempt: &Attempt, acts: &[Act]) -> Hold 
         possible_until: At::ZERO,
         written: attempt.span,
     };
+    let admitted = Hold {
+        certain_until: (attempt.span.from + rules.hold()).saturating_sub(CLOCK_GRAIN),
+        possible_until: attempt.span.to + rules.hold(),
+        written: attempt.span,
+    };
     let mut hold = match attempt.answer {
-        Ok(Answer::Admitted | Answer::FellBack) => Hold {
-            certain_until: (attempt.span.from + rules.hold()).saturating_sub(CLOCK_GRAIN),
-            possible_until: attempt.span.to + rules.hold(),
-            ..nothing
+        Ok(Answer::Admitted) => admitted,
+        // Written to Redis with the rest of its time, which the way there prolongs.
+        Ok(Answer::FellBack) => Hold {
+            possible_until: executed_by(
+                history,
+                Span {
+                    to: admitted.possible_until,
+                    ..attempt.span
+                },
+            ),
+            ..admitted
         },
         // The service gives back what it may have claimed, unless it ends before.
         Ok(Answer::Undecided | Answer::FailedOpen) => {

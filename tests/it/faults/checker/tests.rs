@@ -512,23 +512,30 @@ fn an_instance_that_falls_back_knows_its_own_claims_only() {
     // What was claimed in Redis before the outage is not known in it.
     check([(0, Admitted), (0, FellBack)], &[], true);
     check([(0, FellBack), (0, FellBack)], &[Kind::TwoHolders], false);
-    // In two outages.
-    let mut tale = Tale::leased();
-    tale.0.events[0].mode = Mode::Local;
-    tale.0.events.push(Event { mode: Mode::Closed });
-    tale.asks(1, (0, 10), Ok(FellBack));
-    let between = tale.asks(2, (50, 60), Ok(Admitted));
-    tale.0.attempts[between].event = 1;
-    tale.does(between, (60, 70), Work);
-    let second = tale.asks(3, (100, 110), Ok(FellBack));
-    tale.does(second, (110, 120), Work);
-    let counted = [
-        (Counted::AdmittedTwiceByFallback, 1),
-        (Counted::FellBack, 2),
-    ];
-    tale.worked_and_is(&[], &counted);
     check([(0, FellBack), (0, Admitted)], &[Kind::TwoHolders], false);
     check([(0, Admitted), (1, Admitted)], &[Kind::TwoHolders], false);
+}
+
+#[test]
+fn an_instance_falls_back_again_in_another_outage() {
+    let check = |second: u64, wrong: &[Kind], twice: usize| {
+        let mut tale = Tale::leased();
+        tale.0.events[0].mode = Mode::Local;
+        tale.asks(1, (0, 10), Ok(FellBack));
+        let again = tale.asks(2, (second - 10, second), Ok(FellBack));
+        tale.does(again, (second, second + 10), Work);
+        let counted = [
+            (Counted::AdmittedTwiceByFallback, twice),
+            (Counted::FellBack, 2),
+        ];
+        let counted: Vec<_> = counted
+            .into_iter()
+            .filter(|(_, count)| *count > 0)
+            .collect();
+        tale.worked_and_is(wrong, &counted);
+    };
+    check(20, &[Kind::TwoHolders], 0);
+    check(21, &[], 1);
 }
 
 #[test]
