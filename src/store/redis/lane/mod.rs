@@ -237,7 +237,10 @@ impl Lane {
         let detour = batch.first().and_then(|job| job.detour);
         let deadline = match (detour, batch.first()) {
             (Some(detour), _) => detour.answer_by,
-            (None, Some(first)) if self.uplink.is_silent() => first.queued_at + self.budget,
+            // Nobody waits two budgets for a server that has not answered anything meanwhile.
+            (None, Some(first)) if self.last_answer < first.queued_at => {
+                first.queued_at + self.budget
+            }
             (None, _) => sent_at + self.budget,
         };
         let weight = batch.iter().map(|job| job.work.weight()).sum();
