@@ -1,0 +1,479 @@
+//! A made-up trace that knows its own truth: reproducible from its seed, of any length, in memory
+//! that depends on what is under way only.
+//!
+//! Crossings come as a Poisson process over devices that are drawn at random; a share of them is
+//! followed by a genuine re-entry of the same fence soon after. A share is retried: each retry
+//! carries a time of its own, as producers that stamp anew do. A share is replayed from a
+//! dead-letter queue much later, as it was. Clocks of devices are off by a constant, and may jump
+//! between a crossing and its retry. Pings come from assets that drive and park in turn, each report
+//! with the noise of its receiver.
+
+use std::{cmp::Reverse, collections::BinaryHeap, fmt::Write, time::Duration};
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::trace::{About, BadRows, Occurrence, Trace, TraceBatch, TraceFault};
+use crate::domain::identity::TransitionKind;
+
+/// 2023-11-14T22:14:00Z: a multiple of a minute.
+const START_NS: i64 = 1_700_000_040 * NS_PER_S as i64;
+const NS_PER_S: f64 = 1e9;
+/// Of latitude.
+const METRES_PER_DEGREE: f64 = 111_195.0;
+const MAX_RETRIES: u32 = 4;
+
+/// What the trace is made of. Shares are between 0 and 1.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recipe {
+    pub seed: u64,
+    /// Crossings or reports that really happened; their copies come on top.
+    pub occurrences: u64,
+    /// Over which they happen.
+    pub duration: Duration,
+    pub subjects: Subjects,
+    /// Of occurrences that are retried at least once.
+    pub retried: f64,
+    /// Between the times that copies of one occurrence carry, at most.
+    pub retry_spread: Duration,
+    /// Of occurrences that are replayed once more from a dead-letter queue.
+    pub replayed: f64,
+    /// After the occurrence, at most.
+    pub replay_delay: Duration,
+    /// A device's clock is off by at most so much, for ever.
+    pub clock_skew: Duration,
+    /// Of retries that are stamped after the clock has jumped.
+    pub clock_jumps: f64,
+    /// By which it jumps, either way.
+    pub clock_jump: Duration,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Subjects {
+    Fences {
+        devices: u32,
+        fences: u32,
+        /// Between two genuine crossings of a device.
+        min_revisit: Duration,
+        /// Of crossings that are followed by a re-entry soon: from `min_revisit` on, a second later
+        /// in the mean.
+        re_entries: f64,
+    },
+    Fleet {
+        assets: u32,
+        /// Of assets that are parked at any time.
+        parked: f64,
+        /// Standard deviation of each coordinate of a fix.
+        noise_m: f64,
+        speed_m_per_s: f64,
+    },
+}
+
+impl Default for Recipe {
+    /// The transitions document's trace: 6 % repeated at least once, copies at most 200 ms apart,
+    /// genuine crossings at least half a second apart.
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            occurrences: 1_000_000,
+            duration: Duration::from_secs(12 * 3600),
+            subjects: Subjects::Fences {
+                devices: 1_000_000,
+                fences: 500,
+                min_revisit: Duration::from_millis(500),
+                re_entries: 0.02,
+            },
+            retried: 0.06,
+            retry_spread: Duration::from_millis(200),
+            replayed: 0.001,
+            replay_delay: Duration::from_secs(2 * 3600),
+            clock_skew: Duration::ZERO,
+            clock_jumps: 0.0,
+            clock_jump: Duration::from_secs(5),
+        }
+    }
+}
+
+/// What arrives later than what was made before it.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+enum Coming {
+    Copy { id: u64, is_last: bool, made: Made },
+    ReEntry { device: u32, fence: u32, kind: u8 },
+}
+
+/// An event as it is reported.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+struct Made {
+    subject: u32,
+    fence: u32,
+    kind: u8,
+    occurred_at_ns: i64,
+    position: Option<(f64, f64)>,
+}
+
+/// By when it arrives; the number keeps the order of what arrives at once.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    at_ns: i64,
+    number: u64,
+    coming: Coming,
+}
+
+impl PartialEq for Pending {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Pending {}
+
+impl PartialOrd for Pending {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Pending {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at_ns, self.number).cmp(&(other.at_ns, other.number))
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Device {
+    last_ns: i64,
+    fence: u32,
+    inside: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Asset {
+    latitude: f64,
+    longitude: f64,
+    heading: f64,
+    parked: bool,
+    changes_at_ns: i64,
+    last_ns: i64,
+}
+
+/// A trace by a recipe.
+#[derive(Debug)]
+pub struct Synth {
+    recipe: Recipe,
+    random: ChaCha8Rng,
+    pending: BinaryHeap<Reverse<Pending>>,
+    numbers: u64,
+    next_fresh_ns: i64,
+    made: u64,
+    devices: Vec<Device>,
+    assets: Vec<Asset>,
+    bad_rows: BadRows,
+    name: String,
+    fence_name: String,
+}
+
+impl Synth {
+    pub fn new(recipe: Recipe) -> Self {
+        let mut random = ChaCha8Rng::seed_from_u64(recipe.seed);
+        let (devices, assets) = match &recipe.subjects {
+            Subjects::Fences { devices, .. } => {
+                let never = START_NS - 86_400 * NS_PER_S as i64;
+                let device = Device {
+                    last_ns: never,
+                    ..Device::default()
+                };
+                (vec![device; *devices as usize], Vec::new())
+            }
+            Subjects::Fleet { assets, parked, .. } => {
+                let asset = |_| Asset {
+                    latitude: random.random_range(47.0..47.6),
+                    longitude: random.random_range(8.2..8.9),
+                    heading: random.random_range(0.0..std::f64::consts::TAU),
+                    parked: random.random_bool(*parked),
+                    changes_at_ns: START_NS,
+                    last_ns: START_NS,
+                };
+                (Vec::new(), (0..*assets).map(asset).collect())
+            }
+        };
+        Self {
+            recipe,
+            random,
+            pending: BinaryHeap::new(),
+            numbers: 0,
+            next_fresh_ns: START_NS,
+            made: 0,
+            devices,
+            assets,
+            bad_rows: BadRows::default(),
+            name: String::new(),
+            fence_name: String::new(),
+        }
+    }
+
+    /// Exponentially distributed, in nanoseconds.
+    fn exponential_ns(&mut self, mean_ns: f64) -> i64 {
+        let uniform: f64 = self.random.random_range(f64::MIN_POSITIVE..1.0);
+        (-uniform.ln() * mean_ns) as i64
+    }
+
+    /// Less than the limit, and more than nothing.
+    fn up_to_ns(&mut self, limit: Duration) -> i64 {
+        let limit = limit.as_nanos() as i64;
+        if limit == 0 {
+            0
+        } else {
+            self.random.random_range(1..limit.max(2))
+        }
+    }
+
+    /// Standard normal, by Box and Muller.
+    fn normal(&mut self) -> f64 {
+        let radius: f64 = self.random.random_range(f64::MIN_POSITIVE..1.0);
+        let angle: f64 = self.random.random_range(0.0..std::f64::consts::TAU);
+        (-2.0 * radius.ln()).sqrt() * angle.cos()
+    }
+
+    fn later(&mut self, at_ns: i64, coming: Coming) {
+        self.numbers += 1;
+        self.pending.push(Reverse(Pending {
+            at_ns,
+            number: self.numbers,
+            coming,
+        }));
+    }
+
+    fn advance_fresh(&mut self) {
+        let mean = self.recipe.duration.as_nanos() as f64 / self.recipe.occurrences.max(1) as f64;
+        self.next_fresh_ns += self.exponential_ns(mean);
+    }
+
+    fn fresh(&mut self, batch: &mut TraceBatch) {
+        let at_ns = self.next_fresh_ns;
+        let made = match self.recipe.subjects {
+            Subjects::Fences {
+                fences,
+                min_revisit,
+                ..
+            } => self.crossing(at_ns, fences, min_revisit),
+            Subjects::Fleet { .. } => Some(self.report(at_ns)),
+        };
+        self.advance_fresh();
+        if let Some(made) = made {
+            self.emit(at_ns, made, batch);
+        }
+    }
+
+    /// `None`: the device that was drawn has crossed a moment ago, and is left alone.
+    fn crossing(&mut self, at_ns: i64, fences: u32, min_revisit: Duration) -> Option<Made> {
+        let subject = self.random.random_range(0..self.devices.len());
+        let fence = self.random.random_range(0..fences.max(1));
+        let device = &mut self.devices[subject];
+        if at_ns - device.last_ns < min_revisit.as_nanos() as i64 {
+            return None;
+        }
+        device.inside = !device.inside;
+        if device.inside {
+            device.fence = fence;
+        }
+        device.last_ns = at_ns;
+        Some(Made {
+            subject: subject as u32,
+            fence: device.fence,
+            kind: u8::from(!device.inside),
+            occurred_at_ns: at_ns,
+            position: None,
+        })
+    }
+
+    fn report(&mut self, at_ns: i64) -> Made {
+        let Subjects::Fleet {
+            parked,
+            noise_m,
+            speed_m_per_s,
+            ..
+        } = self.recipe.subjects
+        else {
+            unreachable!("reports are a fleet's");
+        };
+        let subject = self.random.random_range(0..self.assets.len());
+        if self.assets[subject].changes_at_ns <= at_ns {
+            let parks = self.random.random_bool(parked);
+            let heading = self.random.random_range(0.0..std::f64::consts::TAU);
+            let stays = self.exponential_ns(1200.0 * NS_PER_S);
+            let asset = &mut self.assets[subject];
+            (asset.parked, asset.heading) = (parks, heading);
+            asset.changes_at_ns = at_ns + stays;
+        }
+        let asset = &mut self.assets[subject];
+        if !asset.parked {
+            let metres = (at_ns - asset.last_ns) as f64 / NS_PER_S * speed_m_per_s;
+            asset.latitude += metres * asset.heading.cos() / METRES_PER_DEGREE;
+            asset.latitude = asset.latitude.clamp(-80.0, 80.0);
+            let shrink = asset.latitude.to_radians().cos();
+            asset.longitude += metres * asset.heading.sin() / METRES_PER_DEGREE / shrink;
+            asset.longitude = (asset.longitude + 180.0).rem_euclid(360.0) - 180.0;
+        }
+        asset.last_ns = at_ns;
+        let (latitude, longitude) = (asset.latitude, asset.longitude);
+        let (north, east) = (self.normal() * noise_m, self.normal() * noise_m);
+        let shrink = latitude.to_radians().cos();
+        Made {
+            subject: subject as u32,
+            fence: 0,
+            kind: 0,
+            occurred_at_ns: at_ns,
+            position: Some((
+                latitude + north / METRES_PER_DEGREE,
+                longitude + east / METRES_PER_DEGREE / shrink,
+            )),
+        }
+    }
+
+    /// Writes the first report of an occurrence, and plans its copies.
+    fn emit(&mut self, at_ns: i64, mut made: Made, batch: &mut TraceBatch) {
+        made.occurred_at_ns += skew_ns(made.subject, self.recipe.clock_skew);
+        self.made += 1;
+        let id = self.made;
+        let mut copies = self.copies(at_ns, made);
+        let occurrence = if copies.is_empty() {
+            Occurrence::Single
+        } else {
+            let is_last = false;
+            Occurrence::Copy { id, is_last }
+        };
+        self.write(made, at_ns, occurrence, batch);
+        copies.sort_by_key(|(at_ns, _)| *at_ns);
+        let last = copies.len().saturating_sub(1);
+        for (index, (at_ns, made)) in copies.into_iter().enumerate() {
+            let is_last = index == last;
+            self.later(at_ns, Coming::Copy { id, is_last, made });
+        }
+        if let Subjects::Fences {
+            min_revisit,
+            re_entries,
+            ..
+        } = self.recipe.subjects
+            && re_entries > 0.0
+            && self.random.random_bool(re_entries)
+        {
+            let (device, fence, kind) = (made.subject, made.fence, made.kind);
+            let again_ns = at_ns + min_revisit.as_nanos() as i64 + self.exponential_ns(NS_PER_S);
+            self.devices[device as usize].last_ns = again_ns;
+            self.later(again_ns, Coming::ReEntry { device, fence, kind });
+        }
+    }
+
+    /// When copies arrive, and what they say.
+    fn copies(&mut self, at_ns: i64, made: Made) -> Vec<(i64, Made)> {
+        let mut copies = Vec::new();
+        if self.recipe.retried > 0.0 && self.random.random_bool(self.recipe.retried) {
+            let mut retries = 1;
+            while retries < MAX_RETRIES && self.random.random_bool(0.3) {
+                retries += 1;
+            }
+            for _ in 0..retries {
+                let after = self.up_to_ns(self.recipe.retry_spread);
+                let mut retry = made;
+                retry.occurred_at_ns += after;
+                if self.recipe.clock_jumps > 0.0 && self.random.random_bool(self.recipe.clock_jumps) {
+                    let jump = self.recipe.clock_jump.as_nanos() as i64;
+                    let ahead = self.random.random_bool(0.5);
+                    retry.occurred_at_ns += if ahead { jump } else { -jump };
+                }
+                copies.push((at_ns + after, retry));
+            }
+        }
+        if self.recipe.replayed > 0.0 && self.random.random_bool(self.recipe.replayed) {
+            let after = self.up_to_ns(self.recipe.replay_delay);
+            copies.push((at_ns + after, made));
+        }
+        copies
+    }
+
+    fn write(&mut self, made: Made, at_ns: i64, occurrence: Occurrence, batch: &mut TraceBatch) {
+        let (name, fence) = (&mut self.name, &mut self.fence_name);
+        name.clear();
+        // Writing to a String cannot fail.
+        let _ = write!(name, "device-{:07}", made.subject);
+        let about = match made.position {
+            Some(_) => About::Ping { asset: name },
+            None => {
+                fence.clear();
+                let _ = write!(fence, "fence-{:03}", made.fence);
+                About::Transition {
+                    device: name,
+                    fence,
+                    kind: if made.kind == 0 {
+                        TransitionKind::Enter
+                    } else {
+                        TransitionKind::Exit
+                    },
+                    sequence: None,
+                }
+            }
+        };
+        let occurred = Some(made.occurred_at_ns);
+        batch.push(about, occurred, at_ns, made.position, occurrence);
+    }
+
+    fn next_at_ns(&self) -> Option<i64> {
+        let fresh = (self.made < self.recipe.occurrences).then_some(self.next_fresh_ns);
+        let pending = self.pending.peek().map(|Reverse(pending)| pending.at_ns);
+        [fresh, pending].into_iter().flatten().min()
+    }
+}
+
+/// A device's own constant error.
+fn skew_ns(subject: u32, limit: Duration) -> i64 {
+    let limit = limit.as_nanos() as i64;
+    if limit == 0 {
+        return 0;
+    }
+    let spread = xxhash_rust::xxh3::xxh3_64(&subject.to_be_bytes()) % (2 * limit as u64 + 1);
+    spread as i64 - limit
+}
+
+impl Trace for Synth {
+    fn fill(&mut self, batch: &mut TraceBatch) -> Result<bool, TraceFault> {
+        while let Some(at_ns) = self.next_at_ns() {
+            if batch.is_full_for(at_ns) {
+                return Ok(true);
+            }
+            match self.pending.peek() {
+                Some(Reverse(pending)) if pending.at_ns == at_ns => {
+                    let coming = pending.coming;
+                    self.pending.pop();
+                    match coming {
+                        Coming::Copy { id, is_last, made } => {
+                            let copy = Occurrence::Copy { id, is_last };
+                            self.write(made, at_ns, copy, batch);
+                        }
+                        Coming::ReEntry { device, fence, kind } => {
+                            if self.made < self.recipe.occurrences {
+                                let made = Made {
+                                    subject: device,
+                                    fence,
+                                    kind,
+                                    occurred_at_ns: at_ns,
+                                    position: None,
+                                };
+                                self.emit(at_ns, made, batch);
+                            }
+                        }
+                    }
+                }
+                _ => self.fresh(batch),
+            }
+        }
+        Ok(false)
+    }
+
+    fn progress(&self) -> (u64, Option<u64>) {
+        (self.made, Some(self.recipe.occurrences))
+    }
+
+    fn bad_rows(&self) -> &BadRows {
+        &self.bad_rows
+    }
+}
