@@ -2,6 +2,7 @@
 
 pub mod baseline;
 pub mod read;
+pub mod report;
 pub mod run;
 pub mod strategy;
 pub mod synth;

@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 
 use super::{
     strategy::{Decider, Said, Strategy, StrategyFault},
-    trace::{BadRows, Trace, TraceBatch, TraceFault},
+    trace::{Trace, TraceBatch, TraceFault},
     truth::{Judgement, Truth},
 };
 use crate::{clock::Clock, domain::reason::Reason};
@@ -22,6 +22,8 @@ pub const BATCH_SPAN: Duration = Duration::from_millis(50);
 #[derive(Clone, Debug)]
 pub struct Outcome {
     pub name: String,
+    /// How copies were told, in words: window, guard, TTL.
+    pub rule: String,
     pub events: u64,
     pub admitted: u64,
     pub suppressed: u64,
@@ -32,13 +34,36 @@ pub struct Outcome {
     pub judged: Option<Judgement>,
     pub peak_claims: u64,
     pub peak_bytes: u64,
-    /// Of one event decided alone, nanoseconds.
-    pub decision_p50_ns: u64,
-    pub decision_p99_ns: u64,
+    /// Of one event decided alone; `None` where a running service decided.
+    pub decision: Option<Quantiles>,
+    /// Of one call to a running service.
+    pub request: Option<Quantiles>,
     /// From the first event's arrival to the last one's.
     pub trace_span: Duration,
+    /// Spent on deciding, or, by a running service, from the first call to the last answer.
     pub took: Duration,
-    pub bad_rows: BadRows,
+}
+
+impl Outcome {
+    /// Of occurrences, those whose effect happened more than once.
+    pub fn duplicate_trigger_rate(&self) -> Option<f64> {
+        let judged = self.judged.filter(|judged| judged.occurrences > 0)?;
+        Some(judged.triggered_again as f64 / judged.occurrences as f64)
+    }
+
+    /// Of occurrences, those that were never admitted.
+    pub fn swallow_rate(&self) -> Option<f64> {
+        let judged = self.judged.filter(|judged| judged.occurrences > 0)?;
+        Some(judged.swallowed as f64 / judged.occurrences as f64)
+    }
+}
+
+/// Of durations, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quantiles {
+    pub p50_ns: u64,
+    pub p99_ns: u64,
+    pub samples: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,6 +78,7 @@ pub enum RunFault {
 #[derive(Debug)]
 pub struct Trial {
     name: String,
+    rule: String,
     decider: Decider,
     truth: Truth,
     counts: [u64; Reason::TABLE_LEN],
@@ -71,6 +97,7 @@ impl Trial {
     pub fn new(strategy: &Strategy, max_bytes: u64) -> Self {
         Self {
             name: strategy.name.clone(),
+            rule: strategy.rule.to_string(),
             decider: Decider::new(&strategy.rule, max_bytes, BATCH_EVENTS),
             truth: Truth::default(),
             counts: [0; Reason::TABLE_LEN],
@@ -126,7 +153,7 @@ impl Trial {
         self.events / TIMED_ALONE > self.times.len()
     }
 
-    pub fn finish(self, bad_rows: BadRows) -> Outcome {
+    pub fn finish(self) -> Outcome {
         let (peak_claims, peak_bytes) = self.decider.peak();
         let by_reason = Reason::ALL
             .iter()
@@ -138,6 +165,7 @@ impl Trial {
             .map_or(0, |first| self.last_ns.saturating_sub(first));
         Outcome {
             name: self.name,
+            rule: self.rule,
             events: self.events,
             admitted: self.admitted,
             suppressed: self.suppressed,
@@ -146,13 +174,20 @@ impl Trial {
             judged: self.truth.finish(),
             peak_claims,
             peak_bytes,
-            decision_p50_ns: self.times.value_at_quantile(0.5),
-            decision_p99_ns: self.times.value_at_quantile(0.99),
+            decision: quantiles(&self.times),
+            request: None,
             trace_span: Duration::from_nanos(u64::try_from(span).unwrap_or(0)),
             took: self.busy,
-            bad_rows,
         }
     }
+}
+
+fn quantiles(times: &Histogram<u64>) -> Option<Quantiles> {
+    (!times.is_empty()).then(|| Quantiles {
+        p50_ns: times.value_at_quantile(0.5),
+        p99_ns: times.value_at_quantile(0.99),
+        samples: times.len(),
+    })
 }
 
 /// Runs several strategies over one reading of a trace; `progress` is told now and then.
@@ -187,9 +222,5 @@ pub fn run(
             break;
         }
     }
-    let bad_rows = trace.bad_rows().clone();
-    Ok(trials
-        .into_iter()
-        .map(|trial| trial.finish(bad_rows.clone()))
-        .collect())
+    Ok(trials.into_iter().map(Trial::finish).collect())
 }

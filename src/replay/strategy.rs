@@ -1,6 +1,6 @@
 //! Ways to tell copies, to be compared on one trace.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 
@@ -42,6 +42,28 @@ pub enum Rule {
     },
     /// A namespace of dedupd.
     Namespace(Arc<Policy>),
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Rule::None => f.write_str("everything is admitted"),
+            Rule::IdentityOnly { ttl } => write!(f, "identity alone, TTL {ttl:?}"),
+            Rule::TwoKeys {
+                width_ns,
+                guard_ns,
+                ttl,
+            } => write!(
+                f,
+                "keys of the bucket and, near its edge, of the next one; width {:?}, guard {:?}, TTL {ttl:?}",
+                Duration::from_nanos(width_ns.unsigned_abs()),
+                Duration::from_nanos(guard_ns.unsigned_abs()),
+            ),
+            Rule::Namespace(policy) => {
+                write!(f, "{}, TTL {:?}", policy.contract(), policy.ttl())
+            }
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -137,7 +159,11 @@ impl Decider {
     }
 
     /// Decides a batch, all of whose events arrive at once: when its first one does.
-    pub fn decide(&mut self, batch: &TraceBatch, said: &mut Vec<Said>) -> Result<(), StrategyFault> {
+    pub fn decide(
+        &mut self,
+        batch: &TraceBatch,
+        said: &mut Vec<Said>,
+    ) -> Result<(), StrategyFault> {
         said.clear();
         let Some(now_ns) = batch.arrived_at_ns() else {
             return Ok(());
@@ -219,7 +245,9 @@ fn admit(
     let prepared = engine.prepare(options, events).map_err(fault)?;
     let admitting = engine.submit(prepared).map_err(fault)?;
     let Some(admission) = admitting.finish().now_or_never() else {
-        return Err(StrategyFault("the embedded store did not answer at once".to_owned()));
+        return Err(StrategyFault(
+            "the embedded store did not answer at once".to_owned(),
+        ));
     };
     for verdict in admission.verdicts() {
         use crate::domain::reason::Decision;

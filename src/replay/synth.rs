@@ -360,7 +360,14 @@ impl Synth {
             let (device, fence, kind) = (made.subject, made.fence, made.kind);
             let again_ns = at_ns + min_revisit.as_nanos() as i64 + self.exponential_ns(NS_PER_S);
             self.devices[device as usize].last_ns = again_ns;
-            self.later(again_ns, Coming::ReEntry { device, fence, kind });
+            self.later(
+                again_ns,
+                Coming::ReEntry {
+                    device,
+                    fence,
+                    kind,
+                },
+            );
         }
     }
 
@@ -376,7 +383,8 @@ impl Synth {
                 let after = self.up_to_ns(self.recipe.retry_spread);
                 let mut retry = made;
                 retry.occurred_at_ns += after;
-                if self.recipe.clock_jumps > 0.0 && self.random.random_bool(self.recipe.clock_jumps) {
+                if self.recipe.clock_jumps > 0.0 && self.random.random_bool(self.recipe.clock_jumps)
+                {
                     let jump = self.recipe.clock_jump.as_nanos() as i64;
                     let ahead = self.random.random_bool(0.5);
                     retry.occurred_at_ns += if ahead { jump } else { -jump };
@@ -449,7 +457,11 @@ impl Trace for Synth {
                             let copy = Occurrence::Copy { id, is_last };
                             self.write(made, at_ns, copy, batch);
                         }
-                        Coming::ReEntry { device, fence, kind } => {
+                        Coming::ReEntry {
+                            device,
+                            fence,
+                            kind,
+                        } => {
                             if self.made < self.recipe.occurrences {
                                 let made = Made {
                                     subject: device,

@@ -65,7 +65,10 @@ impl Truth {
         if arrived_at_ns.saturating_sub(turned_at) > HORIZON_NS {
             self.turned_at_ns = Some(arrived_at_ns);
             self.open.swap(0, 1);
-            let old: Vec<u32> = self.open[0].drain().map(|(_, admissions)| admissions).collect();
+            let old: Vec<u32> = self.open[0]
+                .drain()
+                .map(|(_, admissions)| admissions)
+                .collect();
             for admissions in old {
                 self.judge(admissions);
             }
@@ -74,7 +77,12 @@ impl Truth {
 
     /// What became of all occurrences; `None` where the trace does not tell them.
     pub fn finish(mut self) -> Option<Judgement> {
-        let open: Vec<u32> = self.open.iter_mut().flat_map(HashMap::drain).map(|(_, n)| n).collect();
+        let open: Vec<u32> = self
+            .open
+            .iter_mut()
+            .flat_map(HashMap::drain)
+            .map(|(_, n)| n)
+            .collect();
         for admissions in open {
             self.judge(admissions);
         }

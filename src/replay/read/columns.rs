@@ -77,7 +77,10 @@ impl Field {
             Field::Sequence => (&["sequence"], "--sequence"),
             Field::Asset => (&["asset_id", "asset", "vehicle_id"], "--asset"),
             Field::Id => (&["event_id", "id"], "--id"),
-            Field::Time => (&["occurred_at", "event_time", "timestamp", "time"], "--time"),
+            Field::Time => (
+                &["occurred_at", "event_time", "timestamp", "time"],
+                "--time",
+            ),
             Field::Arrival => (&["arrived_at", "ingested_at", "received_at"], "--arrival"),
             Field::Latitude => (&["latitude", "lat"], "--latitude"),
             Field::Longitude => (&["longitude", "lon", "lng"], "--longitude"),
@@ -195,7 +198,10 @@ impl Layout {
             (_, TraceKind::Keyed) => None,
             _ => return Err("has no time".to_owned()),
         };
-        let arrived = match row.text(Field::Arrival).filter(|text| !text.trim().is_empty()) {
+        let arrived = match row
+            .text(Field::Arrival)
+            .filter(|text| !text.trim().is_empty())
+        {
             Some(text) => times.read(text)?,
             None => occurred.ok_or("has no time")?,
         };
@@ -209,7 +215,10 @@ impl Layout {
                         format!("{what} {shown:?} is no number")
                     })
                 };
-                Some((degrees(latitude, "latitude")?, degrees(longitude, "longitude")?))
+                Some((
+                    degrees(latitude, "latitude")?,
+                    degrees(longitude, "longitude")?,
+                ))
             }
             _ => None,
         };
@@ -221,7 +230,10 @@ impl Layout {
                 let shown: String = text.chars().take(40).collect();
                 format!("transition {shown:?} is not ENTER, EXIT or DWELL (E, X, D)")
             })?);
-            if let Some(text) = row.text(Field::Sequence).filter(|text| !text.trim().is_empty()) {
+            if let Some(text) = row
+                .text(Field::Sequence)
+                .filter(|text| !text.trim().is_empty())
+            {
                 let number = text.trim().parse().map_err(|_| {
                     let shown: String = text.chars().take(40).collect();
                     format!("sequence {shown:?} is no number")

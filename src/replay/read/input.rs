@@ -139,7 +139,11 @@ impl Read for BoundedLines {
             let in_this_line = line_end.map_or(available.len(), |end| end + 1);
             let room = MAX_LINE_BYTES.saturating_sub(self.in_line);
             let ends = line_end.is_some();
-            let wanted = if in_this_line <= room { in_this_line } else { room };
+            let wanted = if in_this_line <= room {
+                in_this_line
+            } else {
+                room
+            };
             if wanted == 0 {
                 // The line is too long: all but its end is skipped.
                 self.note_cut();

@@ -98,7 +98,9 @@ impl Times {
                 looks
             }
             (None, None, None) => {
-                return Err(format!("time {text} is in no unit since 1970: give --time-unit"));
+                return Err(format!(
+                    "time {text} is in no unit since 1970: give --time-unit"
+                ));
             }
         };
         // Whole numbers are exact; a fraction is as exact as its digits.
@@ -157,8 +159,15 @@ mod tests {
         let mut times = Times::new(None);
         assert!(times.read("1700000040").is_ok());
         let mixed = times.read("1700000040000").unwrap_err();
-        assert!(mixed.contains("milliseconds") && mixed.contains("--time-unit"), "{mixed}");
-        assert_eq!(times.read("17"), Ok(17_000_000_000), "the unit is known by now");
+        assert!(
+            mixed.contains("milliseconds") && mixed.contains("--time-unit"),
+            "{mixed}"
+        );
+        assert_eq!(
+            times.read("17"),
+            Ok(17_000_000_000),
+            "the unit is known by now"
+        );
         for text in ["", "yesterday", "2023-11-14T22:14:00", "1e400", "NaN"] {
             assert!(Times::new(None).read(text).is_err(), "{text}");
         }
