@@ -14,6 +14,8 @@ fn main() -> ExitCode {
         Ok(Command::Serve(options)) => cli::serve(&options),
         Ok(Command::Check(options)) => cli::check(&options),
         Ok(Command::Key(options)) => cli::key(&options),
+        Ok(Command::Replay(options)) => cli::replay(&options),
+        Ok(Command::Synth(options)) => cli::synth(&options),
         Err(ended) => ended,
     }
 }

@@ -20,7 +20,7 @@ mod source;
 
 mod written;
 
-mod quantity;
+pub mod quantity;
 
 mod address;
 

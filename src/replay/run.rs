@@ -1,13 +1,19 @@
-//! One strategy over one trace, and what came of it.
+//! Strategies over a trace, and what came of them.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+    time::Duration,
+};
 
 use hdrhistogram::Histogram;
+use parking_lot::Mutex;
 
 use super::{
-    strategy::{Decider, Said, Strategy, StrategyFault},
-    trace::{Trace, TraceBatch, TraceFault},
-    truth::{Judgement, Truth},
+    decider::{DecideFault, Decider, Said},
+    strategy::Strategy,
+    trace::{BadRows, Trace, TraceBatch, TraceFault},
+    truth::{Fate, Judgement, Truth},
 };
 use crate::{clock::Clock, domain::reason::Reason};
 
@@ -15,8 +21,10 @@ use crate::{clock::Clock, domain::reason::Reason};
 pub const BATCH_EVENTS: usize = 512;
 /// One event in so many is decided alone, and timed.
 const TIMED_ALONE: u64 = 1000;
-/// The clock of the trace stands still for a thousandth of the shortest time that matters.
-pub const BATCH_SPAN: Duration = Duration::from_millis(50);
+/// The trace's clock stands still for this part of the shortest TTL.
+const SPANS_PER_TTL: u32 = 1000;
+/// Where nothing expires.
+const LONGEST_SPAN: Duration = Duration::from_secs(60);
 
 /// The row of the table.
 #[derive(Clone, Debug)]
@@ -32,6 +40,8 @@ pub struct Outcome {
     pub by_reason: Vec<(Reason, u64)>,
     /// `None` where the trace does not tell which events are copies.
     pub judged: Option<Judgement>,
+    /// Most claims that lived at a time, and the bytes of what held them; nothing where a running
+    /// service decided.
     pub peak_claims: u64,
     pub peak_bytes: u64,
     /// Of one event decided alone; `None` where a running service decided.
@@ -47,14 +57,17 @@ pub struct Outcome {
 impl Outcome {
     /// Of occurrences, those whose effect happened more than once.
     pub fn duplicate_trigger_rate(&self) -> Option<f64> {
-        let judged = self.judged.filter(|judged| judged.occurrences > 0)?;
-        Some(judged.triggered_again as f64 / judged.occurrences as f64)
+        self.rate(|judged| judged.triggered_again)
     }
 
     /// Of occurrences, those that were never admitted.
     pub fn swallow_rate(&self) -> Option<f64> {
+        self.rate(|judged| judged.swallowed)
+    }
+
+    fn rate(&self, part: impl Fn(Judgement) -> u64) -> Option<f64> {
         let judged = self.judged.filter(|judged| judged.occurrences > 0)?;
-        Some(judged.swallowed as f64 / judged.occurrences as f64)
+        Some(part(judged) as f64 / judged.occurrences as f64)
     }
 }
 
@@ -66,95 +79,72 @@ pub struct Quantiles {
     pub samples: u64,
 }
 
+impl Quantiles {
+    pub fn of(times_ns: &Histogram<u64>) -> Option<Self> {
+        (!times_ns.is_empty()).then(|| Self {
+            p50_ns: times_ns.value_at_quantile(0.5),
+            p99_ns: times_ns.value_at_quantile(0.99),
+            samples: times_ns.len(),
+        })
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunFault {
     #[error(transparent)]
     Trace(#[from] TraceFault),
-    #[error(transparent)]
-    Strategy(#[from] StrategyFault),
+    #[error("strategy {0}: {1}")]
+    Decide(String, DecideFault),
 }
 
-/// A strategy that is being tried.
+/// What was said about events, added up.
 #[derive(Debug)]
-pub struct Trial {
-    name: String,
-    rule: String,
-    decider: Decider,
+pub struct Tally {
     truth: Truth,
     counts: [u64; Reason::TABLE_LEN],
-    events: u64,
+    pub events: u64,
     admitted: u64,
     suppressed: u64,
     refused: u64,
-    times: Histogram<u64>,
     first_ns: Option<i64>,
     last_ns: i64,
-    said: Vec<Said>,
-    busy: Duration,
 }
 
-impl Trial {
-    pub fn new(strategy: &Strategy, max_bytes: u64) -> Self {
+impl Default for Tally {
+    fn default() -> Self {
         Self {
-            name: strategy.name.clone(),
-            rule: strategy.rule.to_string(),
-            decider: Decider::new(&strategy.rule, max_bytes, BATCH_EVENTS),
             truth: Truth::default(),
             counts: [0; Reason::TABLE_LEN],
             events: 0,
             admitted: 0,
             suppressed: 0,
             refused: 0,
-            times: Histogram::new(3).expect("three digits are allowed"),
             first_ns: None,
             last_ns: i64::MIN,
-            said: Vec::with_capacity(BATCH_EVENTS),
-            busy: Duration::ZERO,
         }
     }
+}
 
-    /// Decides a batch; `clock` is the machine's.
-    pub fn feed(&mut self, batch: &TraceBatch, clock: &Clock) -> Result<(), StrategyFault> {
-        let begun = clock.monotonic();
-        self.decider.decide(batch, &mut self.said)?;
-        let took = clock.monotonic() - begun;
-        self.busy += took;
-        if batch.len() == 1 {
-            // It grows by itself up to any u64.
-            let _ = self.times.record(took.as_nanos() as u64);
-        }
-        for (event, said) in batch.events().zip(&self.said) {
-            let (reason, admitted) = match said {
-                Said::Admitted(reason) => {
-                    self.admitted += 1;
-                    (reason, true)
-                }
-                Said::Suppressed(reason) => {
-                    self.suppressed += 1;
-                    (reason, false)
-                }
-                Said::Refused(reason) => {
-                    self.refused += 1;
-                    (reason, false)
-                }
+impl Tally {
+    pub fn add(&mut self, batch: &TraceBatch, said: &[Said]) {
+        for (row, said) in batch.sightings().zip(said) {
+            let count = match said.fate {
+                Fate::Admitted => &mut self.admitted,
+                Fate::Suppressed => &mut self.suppressed,
+                Fate::Refused => &mut self.refused,
             };
-            self.counts[*reason as usize] += 1;
-            self.truth
-                .observe(event.occurrence, event.arrived_at_ns, admitted);
-            self.last_ns = self.last_ns.max(event.arrived_at_ns);
+            *count += 1;
+            self.counts[said.reason as usize] += 1;
+            let (occurrence, arrived_at_ns) = row;
+            self.truth.observe(occurrence, arrived_at_ns, said.fate);
+            self.last_ns = self.last_ns.max(arrived_at_ns);
         }
-        self.events += batch.len() as u64;
+        self.events += said.len() as u64;
         self.first_ns = self.first_ns.or(batch.arrived_at_ns());
-        Ok(())
     }
 
-    /// Whether the next batch is to be one event, which is timed.
-    pub fn times_next(&self) -> bool {
-        self.events / TIMED_ALONE > self.times.len()
-    }
-
-    pub fn finish(self) -> Outcome {
-        let (peak_claims, peak_bytes) = self.decider.peak();
+    /// The row, still without what was held and how long it took.
+    pub fn outcome(self, name: String, rule: String) -> Outcome {
         let by_reason = Reason::ALL
             .iter()
             .map(|&reason| (reason, self.counts[reason as usize]))
@@ -164,47 +154,125 @@ impl Trial {
             .first_ns
             .map_or(0, |first| self.last_ns.saturating_sub(first));
         Outcome {
-            name: self.name,
-            rule: self.rule,
+            name,
+            rule,
             events: self.events,
             admitted: self.admitted,
             suppressed: self.suppressed,
             refused: self.refused,
             by_reason,
             judged: self.truth.finish(),
-            peak_claims,
-            peak_bytes,
-            decision: quantiles(&self.times),
+            peak_claims: 0,
+            peak_bytes: 0,
+            decision: None,
             request: None,
             trace_span: Duration::from_nanos(u64::try_from(span).unwrap_or(0)),
-            took: self.busy,
+            took: Duration::ZERO,
         }
     }
 }
 
-fn quantiles(times: &Histogram<u64>) -> Option<Quantiles> {
-    (!times.is_empty()).then(|| Quantiles {
-        p50_ns: times.value_at_quantile(0.5),
-        p99_ns: times.value_at_quantile(0.99),
-        samples: times.len(),
-    })
+/// A strategy that is being tried.
+#[derive(Debug)]
+struct Trial<'s> {
+    strategy: &'s Strategy,
+    max_bytes: u64,
+    /// Made when the first event tells when the trace begins.
+    decider: Option<Decider>,
+    tally: Tally,
+    times_ns: Histogram<u64>,
+    said: Vec<Said>,
+    busy: Duration,
 }
 
-/// Runs several strategies over one reading of a trace; `progress` is told now and then.
+impl<'s> Trial<'s> {
+    fn new(strategy: &'s Strategy, max_bytes: u64) -> Self {
+        Self {
+            strategy,
+            max_bytes,
+            decider: None,
+            tally: Tally::default(),
+            times_ns: Histogram::new(3).expect("three digits are allowed"),
+            said: Vec::with_capacity(BATCH_EVENTS),
+            busy: Duration::ZERO,
+        }
+    }
+
+    /// Decides a batch; `clock` is the machine's.
+    fn feed(&mut self, batch: &TraceBatch, clock: &Clock) -> Result<(), DecideFault> {
+        let Some(now_ns) = batch.arrived_at_ns() else {
+            return Ok(());
+        };
+        let decider = self.decider.get_or_insert_with(|| {
+            Decider::new(&self.strategy.rule, now_ns, self.max_bytes, BATCH_EVENTS)
+        });
+        let begun = clock.monotonic();
+        // What a service does in the background is not part of a decision's time.
+        decider.advance(now_ns);
+        let deciding = clock.monotonic();
+        decider.decide(batch, &mut self.said)?;
+        let decided = clock.monotonic();
+        self.busy += decided - begun;
+        if batch.len() == 1 {
+            // It grows by itself up to any u64.
+            let _ = self.times_ns.record((decided - deciding).as_nanos() as u64);
+        }
+        decider.measure(&self.said);
+        self.tally.add(batch, &self.said);
+        Ok(())
+    }
+
+    /// Whether the next batch is to be one event, which is timed.
+    fn times_next(&self) -> bool {
+        self.tally.events / TIMED_ALONE > self.times_ns.len()
+    }
+
+    fn finish(self) -> Outcome {
+        let (peak_claims, peak_bytes) = self.decider.as_ref().map_or((0, 0), Decider::peak);
+        let name = self.strategy.name.clone();
+        Outcome {
+            peak_claims,
+            peak_bytes,
+            decision: Quantiles::of(&self.times_ns),
+            took: self.busy,
+            ..self.tally.outcome(name, self.strategy.rule.to_string())
+        }
+    }
+}
+
+/// How far a reading has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Events decided by every strategy of the reading.
+    pub events: u64,
+    /// Read of how much, in the trace's own unit.
+    pub read: u64,
+    pub of: Option<u64>,
+}
+
+/// What came of one reading.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    pub outcomes: Vec<Outcome>,
+    pub bad_rows: BadRows,
+}
+
+/// Tries several strategies in one reading of a trace.
 pub fn run(
     trace: &mut dyn Trace,
     strategies: &[Strategy],
     max_bytes: u64,
-    mut progress: impl FnMut(u64, Option<u64>),
-) -> Result<Vec<Outcome>, RunFault> {
+    mut watch: impl FnMut(Progress),
+) -> Result<Ran, RunFault> {
     let clock = Clock::system();
-    let mut trials: Vec<Trial> = strategies
+    let mut trials: Vec<Trial<'_>> = strategies
         .iter()
         .map(|strategy| Trial::new(strategy, max_bytes))
         .collect();
-    let span_ns = BATCH_SPAN.as_nanos() as i64;
+    let span_ns = span(strategies).as_nanos() as i64;
     let mut many = TraceBatch::new(BATCH_EVENTS, span_ns);
     let mut one = TraceBatch::new(1, span_ns);
+    let mut events = 0;
     loop {
         let batch = if trials.first().is_some_and(Trial::times_next) {
             &mut one
@@ -214,13 +282,74 @@ pub fn run(
         batch.clear();
         let more = trace.fill(batch)?;
         for trial in &mut trials {
-            trial.feed(batch, &clock)?;
+            trial
+                .feed(batch, &clock)
+                .map_err(|fault| RunFault::Decide(trial.strategy.name.clone(), fault))?;
         }
-        let (done, of) = trace.progress();
-        progress(done, of);
+        events += batch.len() as u64;
+        let (read, of) = trace.progress();
+        watch(Progress { events, read, of });
         if !more {
             break;
         }
     }
-    Ok(trials.into_iter().map(Trial::finish).collect())
+    Ok(Ran {
+        outcomes: trials.into_iter().map(Trial::finish).collect(),
+        bad_rows: trace.bad_rows().clone(),
+    })
+}
+
+fn span(strategies: &[Strategy]) -> Duration {
+    let shortest = strategies
+        .iter()
+        .filter_map(|strategy| strategy.rule.ttl())
+        .min();
+    shortest.map_or(LONGEST_SPAN, |ttl| (ttl / SPANS_PER_TTL).min(LONGEST_SPAN))
+}
+
+/// Tries each strategy in a reading of its own, up to `jobs` at a time; `watch` is told whose
+/// progress it is.
+pub fn run_each(
+    open: impl Fn() -> Result<Box<dyn Trace>, TraceFault> + Sync,
+    strategies: &[Strategy],
+    max_bytes: u64,
+    jobs: usize,
+    watch: impl Fn(usize, Progress) + Sync,
+) -> Result<Ran, RunFault> {
+    let next = AtomicUsize::new(0);
+    let ended: Mutex<Vec<(usize, Result<Ran, RunFault>)>> = Mutex::default();
+    thread::scope(|scope| {
+        for _ in 0..jobs.clamp(1, strategies.len().max(1)) {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(strategy) = strategies.get(index) else {
+                        break;
+                    };
+                    let strategy = std::slice::from_ref(strategy);
+                    let ran = open().map_err(RunFault::Trace).and_then(|mut trace| {
+                        run(trace.as_mut(), strategy, max_bytes, |progress| {
+                            watch(index, progress);
+                        })
+                    });
+                    if ran.is_err() {
+                        next.store(strategies.len(), Ordering::Relaxed);
+                    }
+                    ended.lock().push((index, ran));
+                }
+            });
+        }
+    });
+    let mut ended = ended.into_inner();
+    ended.sort_by_key(|(index, _)| *index);
+    let mut all = Ran {
+        outcomes: Vec::new(),
+        bad_rows: BadRows::default(),
+    };
+    for (_, ran) in ended {
+        let ran = ran?;
+        all.outcomes.extend(ran.outcomes);
+        all.bad_rows = ran.bad_rows;
+    }
+    Ok(all)
 }

@@ -189,6 +189,13 @@ impl TraceBatch {
         self.rows.iter().map(|row| self.event(row))
     }
 
+    /// Of each event, which occurrence it reports and when it arrived.
+    pub fn sightings(&self) -> impl ExactSizeIterator<Item = (Occurrence, i64)> {
+        self.rows
+            .iter()
+            .map(|row| (row.occurrence, row.arrived_at_ns))
+    }
+
     /// When the first event arrived.
     pub fn arrived_at_ns(&self) -> Option<i64> {
         self.rows.first().map(|row| row.arrived_at_ns)

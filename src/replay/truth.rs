@@ -16,26 +16,56 @@ pub struct Judgement {
     pub triggered_again: u64,
     /// Never admitted: it was taken for a copy of another.
     pub swallowed: u64,
+    /// Nothing was decided about any of its events, which were dead-lettered or to be retried.
+    pub refused: u64,
+}
+
+/// What became of one event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    Admitted,
+    Suppressed,
+    Refused,
+}
+
+/// What became of an occurrence so far; later ones win over earlier ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Became {
+    Refused,
+    Swallowed,
+    AdmittedOnce,
+    AdmittedAgain,
+}
+
+impl Became {
+    fn and(self, fate: Fate) -> Self {
+        match fate {
+            Fate::Refused => self,
+            Fate::Suppressed => self.max(Became::Swallowed),
+            Fate::Admitted if self >= Became::AdmittedOnce => Became::AdmittedAgain,
+            Fate::Admitted => Became::AdmittedOnce,
+        }
+    }
 }
 
 /// Follows occurrences until their last copy.
 #[derive(Debug, Default)]
 pub struct Truth {
     judged: Judgement,
-    /// Admissions of occurrences whose last copy has not come; two generations, so that the older
-    /// one can be judged and let go.
-    open: [HashMap<u64, u32>; 2],
+    /// Occurrences whose last copy has not come; two generations, so that the older one can be
+    /// judged and let go.
+    open: [HashMap<u64, Became>; 2],
     turned_at_ns: Option<i64>,
     knows: bool,
 }
 
 impl Truth {
-    pub fn observe(&mut self, occurrence: Occurrence, arrived_at_ns: i64, admitted: bool) {
+    pub fn observe(&mut self, occurrence: Occurrence, arrived_at_ns: i64, fate: Fate) {
         match occurrence {
             Occurrence::Unknown => {}
             Occurrence::Single => {
                 self.knows = true;
-                self.judge(u32::from(admitted));
+                self.judge(Became::Refused.and(fate));
             }
             Occurrence::Copy { id, is_last } => {
                 self.knows = true;
@@ -43,21 +73,26 @@ impl Truth {
                 let before = self.open[0]
                     .remove(&id)
                     .or_else(|| self.open[1].remove(&id))
-                    .unwrap_or(0);
-                let admissions = before + u32::from(admitted);
+                    .unwrap_or(Became::Refused);
+                let became = before.and(fate);
                 if is_last {
-                    self.judge(admissions);
+                    self.judge(became);
                 } else {
-                    self.open[0].insert(id, admissions);
+                    self.open[0].insert(id, became);
                 }
             }
         }
     }
 
-    fn judge(&mut self, admissions: u32) {
-        self.judged.occurrences += 1;
-        self.judged.triggered_again += u64::from(admissions > 1);
-        self.judged.swallowed += u64::from(admissions == 0);
+    fn judge(&mut self, became: Became) {
+        let judged = &mut self.judged;
+        judged.occurrences += 1;
+        match became {
+            Became::Refused => judged.refused += 1,
+            Became::Swallowed => judged.swallowed += 1,
+            Became::AdmittedOnce => {}
+            Became::AdmittedAgain => judged.triggered_again += 1,
+        }
     }
 
     fn turn(&mut self, arrived_at_ns: i64) {
@@ -65,26 +100,15 @@ impl Truth {
         if arrived_at_ns.saturating_sub(turned_at) > HORIZON_NS {
             self.turned_at_ns = Some(arrived_at_ns);
             self.open.swap(0, 1);
-            let old: Vec<u32> = self.open[0]
-                .drain()
-                .map(|(_, admissions)| admissions)
-                .collect();
-            for admissions in old {
-                self.judge(admissions);
-            }
+            let old = std::mem::take(&mut self.open[0]);
+            old.into_values().for_each(|became| self.judge(became));
         }
     }
 
     /// What became of all occurrences; `None` where the trace does not tell them.
     pub fn finish(mut self) -> Option<Judgement> {
-        let open: Vec<u32> = self
-            .open
-            .iter_mut()
-            .flat_map(HashMap::drain)
-            .map(|(_, n)| n)
-            .collect();
-        for admissions in open {
-            self.judge(admissions);
+        for open in std::mem::take(&mut self.open) {
+            open.into_values().for_each(|became| self.judge(became));
         }
         self.knows.then_some(self.judged)
     }
@@ -101,22 +125,25 @@ mod tests {
     #[test]
     fn each_occurrence_is_judged_once() {
         let mut truth = Truth::default();
-        truth.observe(Occurrence::Single, 0, true);
-        truth.observe(Occurrence::Single, 0, false);
-        for (id, is_last, admitted) in [
-            (1, false, true),
-            (2, false, true),
-            (1, true, false),
-            (2, false, true),
-            (2, true, true),
-            (3, false, false),
+        truth.observe(Occurrence::Single, 0, Fate::Admitted);
+        truth.observe(Occurrence::Single, 0, Fate::Suppressed);
+        truth.observe(Occurrence::Single, 0, Fate::Refused);
+        for (id, is_last, fate) in [
+            (1, false, Fate::Admitted),
+            (2, false, Fate::Admitted),
+            (1, true, Fate::Suppressed),
+            (2, false, Fate::Admitted),
+            (2, true, Fate::Admitted),
+            (3, false, Fate::Suppressed),
+            (3, false, Fate::Refused),
         ] {
-            truth.observe(copy(id, is_last), 0, admitted);
+            truth.observe(copy(id, is_last), 0, fate);
         }
         let expected = Judgement {
-            occurrences: 5,
+            occurrences: 6,
             triggered_again: 1,
             swallowed: 2,
+            refused: 1,
         };
         assert_eq!(truth.finish(), Some(expected));
         assert_eq!(Truth::default().finish(), None);
@@ -126,7 +153,8 @@ mod tests {
     fn occurrences_without_a_last_copy_are_let_go_after_the_horizon() {
         let mut truth = Truth::default();
         for turn in 0..10 {
-            truth.observe(copy(turn, false), turn as i64 * (HORIZON_NS + 1), true);
+            let at_ns = turn as i64 * (HORIZON_NS + 1);
+            truth.observe(copy(turn, false), at_ns, Fate::Admitted);
             assert!(truth.open.iter().map(HashMap::len).sum::<usize>() <= 3);
         }
         assert_eq!(truth.finish().map(|judged| judged.occurrences), Some(10));

@@ -16,6 +16,7 @@ mod oracle;
 mod outage;
 mod property;
 mod python;
+mod replay;
 mod stores;
 mod support;
 mod topologies;

@@ -1,15 +1,9 @@
-//! Which columns hold what, and rows as events.
+//! Which columns hold what.
 
 use std::ops::Range;
 
-use serde_json::{Map, Value};
-use xxhash_rust::xxh3::xxh3_64;
-
-use super::{ReadOptions, times::Times};
-use crate::{
-    domain::identity::TransitionKind,
-    replay::trace::{About, Occurrence, TraceFault},
-};
+use super::ReadOptions;
+use crate::replay::trace::TraceFault;
 
 /// What a trace is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +31,7 @@ pub struct Columns {
 
 /// The fields that may be read of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Field {
+pub(super) enum Field {
     Device = 0,
     Fence = 1,
     Transition = 2,
@@ -54,7 +48,7 @@ enum Field {
 const FIELDS: usize = 11;
 
 impl Field {
-    const ALL: [Field; FIELDS] = [
+    pub(super) const ALL: [Field; FIELDS] = [
         Field::Device,
         Field::Fence,
         Field::Transition,
@@ -190,188 +184,48 @@ impl Layout {
         self.columns
     }
 
-    /// Reads the numbers of a row, or says what is wrong with it.
-    pub(super) fn judge(&self, row: &Row, times: &mut Times) -> Result<(), String> {
-        let time = row.text(Field::Time);
-        let occurred = match (time, self.kind) {
-            (Some(text), _) if !text.trim().is_empty() => Some(times.read(text)?),
-            (_, TraceKind::Keyed) => None,
-            _ => return Err("has no time".to_owned()),
-        };
-        let arrived = match row
-            .text(Field::Arrival)
-            .filter(|text| !text.trim().is_empty())
-        {
-            Some(text) => times.read(text)?,
-            None => occurred.ok_or("has no time")?,
-        };
-        let position = match (row.text(Field::Latitude), row.text(Field::Longitude)) {
-            (Some(latitude), Some(longitude))
-                if !(latitude.trim().is_empty() && longitude.trim().is_empty()) =>
-            {
-                let degrees = |text: &str, what: &str| {
-                    text.trim().parse::<f64>().map_err(|_| {
-                        let shown: String = text.chars().take(40).collect();
-                        format!("{what} {shown:?} is no number")
-                    })
-                };
-                Some((
-                    degrees(latitude, "latitude")?,
-                    degrees(longitude, "longitude")?,
-                ))
-            }
-            _ => None,
-        };
-        let mut kind = None;
-        let mut sequence = None;
-        if self.kind == TraceKind::Transitions {
-            let text = row.text(Field::Transition).unwrap_or_default();
-            kind = Some(read_kind(text).ok_or_else(|| {
-                let shown: String = text.chars().take(40).collect();
-                format!("transition {shown:?} is not ENTER, EXIT or DWELL (E, X, D)")
-            })?);
-            if let Some(text) = row
-                .text(Field::Sequence)
-                .filter(|text| !text.trim().is_empty())
-            {
-                let number = text.trim().parse().map_err(|_| {
-                    let shown: String = text.chars().take(40).collect();
-                    format!("sequence {shown:?} is no number")
-                })?;
-                sequence = Some(number);
-            }
-        }
-        row.numbers.set(Numbers {
-            occurred_at_ns: occurred,
-            arrived_at_ns: arrived,
-            position,
-            kind,
-            sequence,
-        });
-        Ok(())
+    pub(super) const fn has(&self, field: Field) -> bool {
+        self.places[field as usize].is_some()
     }
 
-    /// The event of a row that was judged.
-    pub(super) fn event<'r>(&self, row: &'r Row) -> RowEvent<'r> {
-        let numbers = row.numbers.get();
-        let text = |field| row.text(field).unwrap_or_default();
-        let about = match self.kind {
-            TraceKind::Transitions => About::Transition {
-                device: text(Field::Device),
-                fence: text(Field::Fence),
-                kind: numbers.kind.unwrap_or(TransitionKind::Enter),
-                sequence: numbers.sequence,
-            },
-            TraceKind::Pings => About::Ping {
-                asset: text(Field::Asset),
-            },
-            TraceKind::Keyed => About::Keyed {
-                id: text(Field::Id),
-            },
+    /// What the field may be called in a row of JSON.
+    pub(super) fn names(&self, field: Field) -> impl Iterator<Item = &str> {
+        let known = self.names[field as usize].as_deref();
+        let usual = match known {
+            Some(_) => &[],
+            None => field.usual().0,
         };
-        let occurrence = match row.text(Field::Occurrence) {
-            Some(text) if !text.is_empty() => Occurrence::Copy {
-                id: xxh3_64(text.as_bytes()),
-                is_last: false,
-            },
-            _ => Occurrence::Unknown,
-        };
-        RowEvent {
-            about,
-            occurred_at_ns: numbers.occurred_at_ns,
-            arrived_at_ns: numbers.arrived_at_ns,
-            position: numbers.position,
-            occurrence,
-        }
+        known.into_iter().chain(usual.iter().copied())
     }
 }
 
-fn read_kind(text: &str) -> Option<TransitionKind> {
-    match text.trim().to_ascii_uppercase().as_str() {
-        "ENTER" | "E" => Some(TransitionKind::Enter),
-        "EXIT" | "X" => Some(TransitionKind::Exit),
-        "DWELL" | "D" => Some(TransitionKind::Dwell),
-        _ => None,
-    }
-}
-
-pub(super) struct RowEvent<'r> {
-    pub(super) about: About<'r>,
-    pub(super) occurred_at_ns: Option<i64>,
-    pub(super) arrived_at_ns: i64,
-    pub(super) position: Option<(f64, f64)>,
-    pub(super) occurrence: Occurrence,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Numbers {
-    occurred_at_ns: Option<i64>,
-    arrived_at_ns: i64,
-    position: Option<(f64, f64)>,
-    kind: Option<TransitionKind>,
-    sequence: Option<u64>,
-}
-
-/// The texts of the fields of one row, and the numbers in them.
+/// Where the fields of a row lie in its texts.
 #[derive(Debug, Default)]
 pub(super) struct Row {
-    texts: String,
     ranges: [Option<Range<usize>>; FIELDS],
-    numbers: std::cell::Cell<Numbers>,
 }
 
 impl Row {
-    fn text(&self, field: Field) -> Option<&str> {
-        let range = self.ranges[field as usize].clone()?;
-        self.texts.get(range)
+    pub(super) fn text<'t>(&self, field: Field, texts: &'t str) -> Option<&'t str> {
+        texts.get(self.ranges[field as usize].clone()?)
     }
 
-    fn begin(&mut self) {
-        self.texts.clear();
+    pub(super) fn clear(&mut self) {
         self.ranges = Default::default();
     }
 
-    fn keep(&mut self, field: Field, text: &str) {
-        let start = self.texts.len();
-        self.texts.push_str(text);
-        self.ranges[field as usize] = Some(start..self.texts.len());
+    pub(super) fn set(&mut self, field: Field, range: Range<usize>) {
+        self.ranges[field as usize] = Some(range);
     }
 
-    pub(super) fn fill<'t>(
+    /// Takes over where the columns lie.
+    pub(super) fn place(
         &mut self,
         layout: &Layout,
-        get: impl Fn(usize) -> Option<&'t [u8]>,
-    ) -> Result<(), String> {
-        self.begin();
-        for field in Field::ALL {
-            let Some(bytes) = layout.places[field as usize].and_then(&get) else {
-                continue;
-            };
-            let text = std::str::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())?;
-            self.keep(field, text);
+        column: impl Fn(usize) -> Option<Range<usize>>,
+    ) {
+        for (range, place) in self.ranges.iter_mut().zip(layout.places) {
+            *range = place.and_then(&column);
         }
-        Ok(())
-    }
-
-    pub(super) fn fill_from_json(
-        &mut self,
-        layout: &Layout,
-        object: &Map<String, Value>,
-    ) -> Result<(), String> {
-        self.begin();
-        for field in Field::ALL {
-            let Some(name) = &layout.names[field as usize] else {
-                continue;
-            };
-            match object.get(name) {
-                None | Some(Value::Null) => {}
-                Some(Value::String(text)) => self.keep(field, text),
-                Some(Value::Number(number)) => self.keep(field, &number.to_string()),
-                Some(Value::Bool(_) | Value::Array(_) | Value::Object(_)) => {
-                    return Err(format!("{name:?} is neither text nor a number"));
-                }
-            }
-        }
-        Ok(())
     }
 }

@@ -1,8 +1,7 @@
-//! Bytes of a file or the standard input: unzipped, without a byte order mark, in lines of a bounded
-//! length, and counted.
+//! Lines of a file or the standard input: unzipped, without a byte order mark, of a bounded length.
 
 use std::{
-    cell::RefCell,
+    cell::Cell,
     fs::File,
     io::{self, BufRead, BufReader, Read},
     path::Path,
@@ -16,85 +15,123 @@ use crate::replay::trace::TraceFault;
 /// Longer lines are no rows: what is beyond is skipped.
 pub(super) const MAX_LINE_BYTES: usize = 1 << 20;
 const BUFFER_BYTES: usize = 1 << 18;
-const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+const GZIP_MAGIC: &[u8] = b"\x1f\x8b";
+const UTF_8_MARK: &[u8] = b"\xef\xbb\xbf";
+const UTF_16_MARKS: [&[u8]; 2] = [b"\xff\xfe", b"\xfe\xff"];
 
-/// What is known of the bytes that are being read.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Input {
-    state: Rc<RefCell<State>>,
-}
-
-#[derive(Debug, Default)]
-struct State {
+pub(super) struct Lines {
+    reader: Box<dyn BufRead>,
     name: String,
-    read: u64,
-    size: Option<u64>,
-    /// Lines that were cut, in order, until they are asked for.
-    cut: Vec<u64>,
+    number: u64,
+    text: Vec<u8>,
+    packed_read: Rc<Cell<u64>>,
+    packed_size: Option<u64>,
 }
 
-impl Input {
-    pub(super) fn open(path: &Path) -> Result<(Self, Box<dyn BufRead>), TraceFault> {
-        let input = Self::default();
+/// A line that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    Whole,
+    /// It is longer than [`MAX_LINE_BYTES`].
+    TooLong,
+}
+
+impl Lines {
+    /// `-`: the standard input.
+    pub(super) fn open(path: &Path) -> Result<Self, TraceFault> {
+        let mut lines = Self {
+            reader: Box::new(io::empty()),
+            name: path.display().to_string(),
+            number: 0,
+            text: Vec::new(),
+            packed_read: Rc::default(),
+            packed_size: None,
+        };
         let source: Box<dyn Read> = if path == Path::new("-") {
-            input.state.borrow_mut().name = "the standard input".to_owned();
+            "the standard input".clone_into(&mut lines.name);
             Box::new(io::stdin())
         } else {
-            let name = path.display().to_string();
-            let fault = |error: io::Error| TraceFault(format!("cannot read {name}: {error}"));
-            let file = File::open(path).map_err(fault)?;
-            let size = file.metadata().map_err(fault)?.len();
-            let mut state = input.state.borrow_mut();
-            (state.name, state.size) = (name.clone(), Some(size));
-            drop(state);
+            let file = File::open(path).map_err(|error| lines.fault(&error))?;
+            let about = file.metadata().map_err(|error| lines.fault(&error))?;
+            lines.packed_size = Some(about.len()).filter(|_| about.is_file());
             Box::new(file)
         };
         let counted = Counted {
             source,
-            input: input.clone(),
+            read: Rc::clone(&lines.packed_read),
         };
         let mut packed = BufReader::with_capacity(BUFFER_BYTES, counted);
-        let head = packed.fill_buf().map_err(|error| input.fault(0, &error))?;
-        let mut reader: Box<dyn BufRead> = if head.starts_with(&GZIP_MAGIC) {
+        let head = packed.fill_buf().map_err(|error| lines.fault(&error))?;
+        lines.reader = if head.starts_with(GZIP_MAGIC) {
             let unpacked = MultiGzDecoder::new(packed);
             Box::new(BufReader::with_capacity(BUFFER_BYTES, unpacked))
         } else {
             Box::new(packed)
         };
-        let head = reader.fill_buf().map_err(|error| input.fault(0, &error))?;
-        if head.starts_with(BYTE_ORDER_MARK) {
-            reader.consume(BYTE_ORDER_MARK.len());
+        let head = lines.peek()?;
+        if UTF_16_MARKS.iter().any(|mark| head.starts_with(mark)) {
+            let name = &lines.name;
+            return Err(TraceFault(format!("{name} is UTF-16: save it as UTF-8")));
         }
-        let bounded = BoundedLines {
-            reader,
-            input: input.clone(),
-            line: 1,
-            in_line: 0,
-        };
-        Ok((
-            input,
-            Box::new(BufReader::with_capacity(BUFFER_BYTES, bounded)),
-        ))
+        if head.starts_with(UTF_8_MARK) {
+            lines.reader.consume(UTF_8_MARK.len());
+        }
+        Ok(lines)
     }
 
-    /// Of the packed bytes.
+    /// Some of what comes next.
+    pub(super) fn peek(&mut self) -> Result<&[u8], TraceFault> {
+        // Asked twice: the borrow of a first answer would end only with the function.
+        if let Err(error) = self.reader.fill_buf() {
+            return Err(self.fault(&error));
+        }
+        Ok(self.reader.fill_buf().unwrap_or_default())
+    }
+
+    /// Reads the next line that is not empty.
+    pub(super) fn next(&mut self) -> Result<Option<Line>, TraceFault> {
+        loop {
+            self.text.clear();
+            let mut bounded = self.reader.by_ref().take(MAX_LINE_BYTES as u64);
+            let read = bounded.read_until(b'\n', &mut self.text);
+            if read.map_err(|error| self.fault(&error))? == 0 {
+                return Ok(None);
+            }
+            self.number += 1;
+            if self.text.last() == Some(&b'\n') {
+                self.text.pop();
+            } else if self.text.len() == MAX_LINE_BYTES {
+                let skipped = self.reader.skip_until(b'\n');
+                skipped.map_err(|error| self.fault(&error))?;
+                return Ok(Some(Line::TooLong));
+            }
+            if self.text.last() == Some(&b'\r') {
+                self.text.pop();
+            }
+            if !self.text.trim_ascii().is_empty() {
+                return Ok(Some(Line::Whole));
+            }
+        }
+    }
+
+    /// The line that was read last, without its end.
+    pub(super) fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// The same line's number, from 1.
+    pub(super) const fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Packed bytes read of how many.
     pub(super) fn progress(&self) -> (u64, Option<u64>) {
-        let state = self.state.borrow();
-        (state.read, state.size)
+        (self.packed_read.get(), self.packed_size)
     }
 
-    /// Whether this line was longer than is read. Asked in the order of the lines.
-    pub(super) fn was_cut(&self, line: u64) -> bool {
-        let cut = &mut self.state.borrow_mut().cut;
-        let passed = cut.partition_point(|known| *known < line);
-        cut.drain(..passed);
-        cut.first() == Some(&line)
-    }
-
-    pub(super) fn fault(&self, line: u64, error: &io::Error) -> TraceFault {
-        let name = &self.state.borrow().name;
-        let after = match line {
+    fn fault(&self, error: &io::Error) -> TraceFault {
+        let name = &self.name;
+        let after = match self.number {
             0 => String::new(),
             line => format!(" after line {line}"),
         };
@@ -109,70 +146,13 @@ impl Input {
 
 struct Counted {
     source: Box<dyn Read>,
-    input: Input,
+    read: Rc<Cell<u64>>,
 }
 
 impl Read for Counted {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.source.read(buffer)?;
-        self.input.state.borrow_mut().read += count as u64;
+        self.read.set(self.read.get() + count as u64);
         Ok(count)
-    }
-}
-
-/// Passes on no more than [`MAX_LINE_BYTES`] of each line.
-struct BoundedLines {
-    reader: Box<dyn BufRead>,
-    input: Input,
-    line: u64,
-    in_line: usize,
-}
-
-impl Read for BoundedLines {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            let available = self.reader.fill_buf()?;
-            if available.is_empty() || buffer.is_empty() {
-                return Ok(0);
-            }
-            let line_end = available.iter().position(|byte| *byte == b'\n');
-            let in_this_line = line_end.map_or(available.len(), |end| end + 1);
-            let room = MAX_LINE_BYTES.saturating_sub(self.in_line);
-            let ends = line_end.is_some();
-            let wanted = if in_this_line <= room {
-                in_this_line
-            } else {
-                room
-            };
-            if wanted == 0 {
-                // The line is too long: all but its end is skipped.
-                self.note_cut();
-                self.reader.consume(in_this_line);
-                if ends {
-                    (self.line, self.in_line) = (self.line + 1, 0);
-                    buffer[0] = b'\n';
-                    return Ok(1);
-                }
-                continue;
-            }
-            let count = wanted.min(buffer.len());
-            buffer[..count].copy_from_slice(&available[..count]);
-            self.reader.consume(count);
-            if ends && count == in_this_line {
-                (self.line, self.in_line) = (self.line + 1, 0);
-            } else {
-                self.in_line += count;
-            }
-            return Ok(count);
-        }
-    }
-}
-
-impl BoundedLines {
-    fn note_cut(&self) {
-        let cut = &mut self.input.state.borrow_mut().cut;
-        if cut.last() != Some(&self.line) {
-            cut.push(self.line);
-        }
     }
 }

@@ -1,59 +1,65 @@
 //! Rows of JSON lines: one flat object on each.
 
-use std::io::BufRead;
-
 use serde_json::{Map, Value};
 
 use super::{
-    Rows,
-    columns::{Layout, Row},
-    input::{Input, MAX_LINE_BYTES},
+    NextRow, Rows,
+    columns::{Field, Layout, Row},
+    input::{Line, Lines, MAX_LINE_BYTES},
 };
 use crate::replay::trace::TraceFault;
 
+type Object = Map<String, Value>;
+
 pub(super) struct JsonRows {
-    reader: Box<dyn BufRead>,
-    input: Input,
-    line: u64,
-    text: Vec<u8>,
+    lines: Lines,
     /// The first row, read to learn the names.
-    first: Option<Map<String, Value>>,
-    row: Row,
+    first: Option<Object>,
+    texts: String,
 }
 
 impl JsonRows {
-    pub(super) fn new(reader: Box<dyn BufRead>, input: Input) -> Self {
+    pub(super) fn new(lines: Lines) -> Self {
         Self {
-            reader,
-            input,
-            line: 0,
-            text: Vec::new(),
+            lines,
             first: None,
-            row: Row::default(),
+            texts: String::new(),
         }
     }
 
-    /// The next line that is not empty.
-    fn next_object(&mut self) -> Result<Option<Result<Map<String, Value>, String>>, TraceFault> {
-        loop {
-            self.text.clear();
-            let read = self.reader.read_until(b'\n', &mut self.text);
-            if read.map_err(|error| self.input.fault(self.line, &error))? == 0 {
-                return Ok(None);
-            }
-            self.line += 1;
-            if self.input.was_cut(self.line) {
-                return Ok(Some(Err(format!("is longer than {MAX_LINE_BYTES} bytes"))));
-            }
-            if self.text.trim_ascii().is_empty() {
-                continue;
-            }
-            return Ok(Some(match serde_json::from_slice(&self.text) {
-                Ok(Value::Object(object)) => Ok(object),
-                Ok(_) => Err("is no JSON object".to_owned()),
-                Err(error) => Err(format!("is no JSON: {error}")),
-            }));
+    fn next_object(&mut self) -> Result<Option<Result<Object, String>>, TraceFault> {
+        let Some(line) = self.lines.next()? else {
+            return Ok(None);
+        };
+        if line == Line::TooLong {
+            return Ok(Some(Err(format!("is longer than {MAX_LINE_BYTES} bytes"))));
         }
+        Ok(Some(match serde_json::from_slice(self.lines.text()) {
+            Ok(Value::Object(object)) => Ok(object),
+            Ok(_) => Err("is no JSON object".to_owned()),
+            Err(error) => Err(format!("is no JSON: {error}")),
+        }))
+    }
+
+    fn keep(&mut self, layout: &Layout, object: &Object, row: &mut Row) -> Result<(), String> {
+        row.clear();
+        self.texts.clear();
+        for field in Field::ALL {
+            let found = layout
+                .names(field)
+                .find_map(|name| Some((name, object.get(name)?)));
+            let start = self.texts.len();
+            match found {
+                None | Some((_, Value::Null)) => continue,
+                Some((_, Value::String(text))) => self.texts.push_str(text),
+                Some((_, Value::Number(number))) => self.texts.push_str(&number.to_string()),
+                Some((name, Value::Bool(_) | Value::Array(_) | Value::Object(_))) => {
+                    return Err(format!("{name:?} is neither text nor a number"));
+                }
+            }
+            row.set(field, start..self.texts.len());
+        }
+        Ok(())
     }
 }
 
@@ -66,11 +72,14 @@ impl Rows for JsonRows {
                 self.first = Some(object);
                 Ok(names)
             }
-            Some(Err(why)) => Err(TraceFault(format!("line {} {why}", self.line))),
+            Some(Err(why)) => {
+                let line = self.lines.number();
+                Err(TraceFault(format!("line {line} {why}")))
+            }
         }
     }
 
-    fn next(&mut self, layout: &Layout) -> Result<Option<(u64, Result<(), String>)>, TraceFault> {
+    fn next(&mut self, layout: &Layout, row: &mut Row) -> Result<Option<NextRow>, TraceFault> {
         let object = match self.first.take() {
             Some(first) => Ok(first),
             None => match self.next_object()? {
@@ -78,11 +87,15 @@ impl Rows for JsonRows {
                 Some(object) => object,
             },
         };
-        let read = object.and_then(|object| self.row.fill_from_json(layout, &object));
-        Ok(Some((self.line, read)))
+        let kept = object.and_then(|object| self.keep(layout, &object, row));
+        Ok(Some((self.lines.number(), kept)))
     }
 
-    fn row(&self) -> &Row {
-        &self.row
+    fn texts(&self) -> &str {
+        &self.texts
+    }
+
+    fn progress(&self) -> (u64, Option<u64>) {
+        self.lines.progress()
     }
 }

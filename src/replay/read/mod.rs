@@ -2,6 +2,7 @@
 
 mod columns;
 mod csv_rows;
+mod fields;
 mod input;
 mod json_rows;
 mod times;
@@ -15,9 +16,9 @@ pub use self::{
 use self::{
     columns::{Layout, Row},
     csv_rows::CsvRows,
-    input::Input,
+    fields::{Numbers, RowTimes},
+    input::Lines,
     json_rows::JsonRows,
-    times::Times,
 };
 use super::trace::{BadRows, Trace, TraceBatch, TraceFault};
 
@@ -31,6 +32,8 @@ pub struct ReadOptions {
     pub columns: Columns,
     /// Unset: by the size of the first number.
     pub time_unit: Option<TimeUnit>,
+    /// Between fields of CSV; unset: a comma.
+    pub delimiter: Option<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,24 +42,30 @@ pub enum Format {
     JsonLines,
 }
 
+/// A row's line, and what is wrong with the row, which is left out then.
+type NextRow = (u64, Result<(), String>);
+
 /// Rows of a file, each as texts by column.
 trait Rows {
     /// The names of the columns; of JSON lines, those of the first row.
     fn header(&mut self) -> Result<Vec<String>, TraceFault>;
 
-    /// Reads the next row; `Err` in the answer: it cannot be read, and the reading goes on.
-    fn next(&mut self, layout: &Layout) -> Result<Option<(u64, Result<(), String>)>, TraceFault>;
+    /// Reads the next row.
+    fn next(&mut self, layout: &Layout, row: &mut Row) -> Result<Option<NextRow>, TraceFault>;
 
-    /// The fields of the row that was read last, in the layout's order.
-    fn row(&self) -> &Row;
+    /// What the fields of the row are parts of.
+    fn texts(&self) -> &str;
+
+    fn progress(&self) -> (u64, Option<u64>);
 }
 
 /// A trace in a file.
 pub struct FileTrace {
     rows: Box<dyn Rows>,
     layout: Layout,
-    times: Times,
-    input: Input,
+    times: RowTimes,
+    row: Row,
+    numbers: Numbers,
     bad_rows: BadRows,
     /// A row that was read, and belongs to the next batch.
     waiting: bool,
@@ -65,22 +74,26 @@ pub struct FileTrace {
 impl FileTrace {
     /// `-`: the standard input.
     pub fn open(path: &Path, options: &ReadOptions) -> Result<Self, TraceFault> {
-        let (input, mut reader) = Input::open(path)?;
+        let mut lines = Lines::open(path)?;
         let format = match options.format.or_else(|| format_by_name(path)) {
             Some(format) => format,
-            None => format_by_content(&mut reader, &input)?,
+            None => format_by_content(lines.peek()?),
         };
         let mut rows: Box<dyn Rows> = match format {
-            Format::Csv => Box::new(CsvRows::new(reader, input.clone())),
-            Format::JsonLines => Box::new(JsonRows::new(reader, input.clone())),
+            Format::Csv => Box::new(CsvRows::new(lines, options.delimiter.unwrap_or(b','))),
+            Format::JsonLines => Box::new(JsonRows::new(lines)),
         };
         let header = rows.header()?;
+        if header.is_empty() {
+            return Err(TraceFault(format!("{} is empty", path.display())));
+        }
         let layout = Layout::new(&header, options)?;
         Ok(Self {
             rows,
             layout,
-            times: Times::new(options.time_unit),
-            input,
+            times: RowTimes::new(options.time_unit),
+            row: Row::default(),
+            numbers: Numbers::default(),
             bad_rows: BadRows::default(),
             waiting: false,
         })
@@ -88,6 +101,23 @@ impl FileTrace {
 
     pub const fn kind(&self) -> TraceKind {
         self.layout.kind()
+    }
+
+    /// Reads rows until one can be used; false at the end.
+    fn next_good_row(&mut self) -> Result<bool, TraceFault> {
+        while let Some((line, read)) = self.rows.next(&self.layout, &mut self.row)? {
+            let judged = read.and_then(|()| {
+                fields::judge(&self.layout, &self.row, self.rows.texts(), &mut self.times)
+            });
+            match judged {
+                Ok(numbers) => {
+                    self.numbers = numbers;
+                    return Ok(true);
+                }
+                Err(why) => self.bad_rows.add(line, why),
+            }
+        }
+        Ok(false)
     }
 }
 
@@ -102,39 +132,25 @@ impl std::fmt::Debug for FileTrace {
 impl Trace for FileTrace {
     fn fill(&mut self, batch: &mut TraceBatch) -> Result<bool, TraceFault> {
         loop {
-            if !self.waiting {
-                match self.rows.next(&self.layout)? {
-                    None => return Ok(false),
-                    Some((line, Err(why))) => {
-                        self.bad_rows.add(line, why);
-                        continue;
-                    }
-                    Some((line, Ok(()))) => {
-                        let judged = self.layout.judge(self.rows.row(), &mut self.times);
-                        if let Err(why) = judged {
-                            self.bad_rows.add(line, why);
-                            continue;
-                        }
-                    }
-                }
+            if !self.waiting && !self.next_good_row()? {
+                return Ok(false);
             }
-            let event = self.layout.event(self.rows.row());
-            self.waiting = batch.is_full_for(event.arrived_at_ns);
+            self.waiting = batch.is_full_for(self.numbers.arrived_at_ns);
             if self.waiting {
                 return Ok(true);
             }
-            batch.push(
-                event.about,
-                event.occurred_at_ns,
-                event.arrived_at_ns,
-                event.position,
-                event.occurrence,
+            fields::push(
+                &self.layout,
+                &self.row,
+                self.rows.texts(),
+                &self.numbers,
+                batch,
             );
         }
     }
 
     fn progress(&self) -> (u64, Option<u64>) {
-        self.input.progress()
+        self.rows.progress()
     }
 
     fn bad_rows(&self) -> &BadRows {
@@ -152,15 +168,10 @@ fn format_by_name(path: &Path) -> Option<Format> {
     }
 }
 
-fn format_by_content(
-    reader: &mut Box<dyn std::io::BufRead>,
-    input: &Input,
-) -> Result<Format, TraceFault> {
-    let head = reader.fill_buf().map_err(|error| input.fault(0, &error))?;
-    let first = head.iter().find(|byte| !byte.is_ascii_whitespace());
-    Ok(if first == Some(&b'{') {
+fn format_by_content(head: &[u8]) -> Format {
+    if head.trim_ascii_start().first() == Some(&b'{') {
         Format::JsonLines
     } else {
         Format::Csv
-    })
+    }
 }

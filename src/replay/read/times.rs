@@ -2,6 +2,8 @@
 
 use jiff::Timestamp;
 
+use super::fields::shown;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeUnit {
     Seconds,
@@ -57,65 +59,67 @@ impl Times {
         Self { given, first: None }
     }
 
+    /// Of a text without white space around it.
     pub(super) fn read(&mut self, text: &str) -> Result<i64, String> {
-        let text = text.trim();
-        if text.is_empty() {
-            return Err("has no time".to_owned());
+        // Whole numbers are exact; a fraction is as exact as its digits.
+        if let Ok(whole) = text.parse::<i64>() {
+            let unit = self.unit(text, whole as f64)?;
+            return whole
+                .checked_mul(unit.nanos())
+                .ok_or_else(|| out_of_range(text, unit));
         }
         let is_number = text
             .bytes()
             .all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'-' | b'+' | b'e' | b'E'));
-        let number = text.parse::<f64>().ok().filter(|_| is_number);
-        match number {
-            Some(number) => self.number(text, number),
-            None => {
-                let timestamp: Timestamp = text.parse().map_err(|_| {
-                    let shown: String = text.chars().take(40).collect();
-                    format!(
-                        "time {shown:?} is neither a number nor RFC 3339 with an offset, such as 2026-11-30T14:05:00Z"
-                    )
-                })?;
-                i64::try_from(timestamp.as_nanosecond())
-                    .map_err(|_| format!("time {text} is not between the years 1677 and 2262"))
-            }
+        if let Some(number) = text.parse::<f64>().ok().filter(|_| is_number) {
+            let unit = self.unit(text, number)?;
+            let nanos = number * unit.nanos() as f64;
+            return if nanos.is_finite() && nanos.abs() < i64::MAX as f64 {
+                Ok(exact_fraction(text, unit).unwrap_or(nanos as i64))
+            } else {
+                Err(out_of_range(text, unit))
+            };
         }
+        let timestamp: Timestamp = text.parse().map_err(|_| {
+            format!(
+                "time {:?} is neither a number nor RFC 3339 with an offset, such as 2026-11-30T14:05:00Z",
+                shown(text)
+            )
+        })?;
+        i64::try_from(timestamp.as_nanosecond()).map_err(|_| {
+            format!(
+                "time {:?} is not between the years 1677 and 2262",
+                shown(text)
+            )
+        })
     }
 
-    fn number(&mut self, text: &str, number: f64) -> Result<i64, String> {
-        let looks = TimeUnit::of(number);
-        let unit = match (self.given, self.first, looks) {
-            (Some(given), _, _) => given,
-            (None, Some(first), Some(looks)) if first != looks => {
-                return Err(format!(
-                    "time {text} looks like {}, the first one like {}: give --time-unit, or mend the file",
-                    looks.name(),
-                    first.name()
-                ));
-            }
-            (None, Some(first), _) => first,
-            (None, None, Some(looks)) => {
-                self.first = Some(looks);
-                looks
-            }
-            (None, None, None) => {
-                return Err(format!(
-                    "time {text} is in no unit since 1970: give --time-unit"
-                ));
-            }
-        };
-        // Whole numbers are exact; a fraction is as exact as its digits.
-        if let Ok(whole) = text.parse::<i64>() {
-            return whole
-                .checked_mul(unit.nanos())
-                .ok_or_else(|| format!("time {text} {} is out of range", unit.name()));
+    fn unit(&mut self, text: &str, number: f64) -> Result<TimeUnit, String> {
+        if let Some(given) = self.given {
+            return Ok(given);
         }
-        let nanos = number * unit.nanos() as f64;
-        if nanos.is_finite() && nanos.abs() < i64::MAX as f64 {
-            Ok(exact_fraction(text, unit).unwrap_or(nanos as i64))
-        } else {
-            Err(format!("time {text} {} is out of range", unit.name()))
+        match (self.first, TimeUnit::of(number)) {
+            (Some(first), Some(looks)) if first != looks => Err(format!(
+                "time {:?} looks like {}, the first one like {}: give --time-unit, or mend the file",
+                shown(text),
+                looks.name(),
+                first.name()
+            )),
+            (Some(first), _) => Ok(first),
+            (None, Some(looks)) => {
+                self.first = Some(looks);
+                Ok(looks)
+            }
+            (None, None) => Err(format!(
+                "time {:?} is in no unit since 1970: give --time-unit",
+                shown(text)
+            )),
         }
     }
+}
+
+fn out_of_range(text: &str, unit: TimeUnit) -> String {
+    format!("time {:?} {} is out of range", shown(text), unit.name())
 }
 
 /// `1700000040.123456789` without the rounding of a double.

@@ -1,6 +1,8 @@
 //! What a replay found, and how it was made: what every form of output is written from.
 
 pub mod html;
+pub mod json;
+pub mod text;
 
 use super::{run::Outcome, trace::BadRows};
 

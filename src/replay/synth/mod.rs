@@ -8,11 +8,14 @@
 //! between a crossing and its retry. Pings come from assets that drive and park in turn, each report
 //! with the noise of its receiver.
 
-use std::{cmp::Reverse, collections::BinaryHeap, fmt::Write, time::Duration};
+mod recipe;
+
+use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+pub use self::recipe::{Recipe, Subjects};
 use super::trace::{About, BadRows, Occurrence, Trace, TraceBatch, TraceFault};
 use crate::domain::identity::TransitionKind;
 
@@ -23,90 +26,27 @@ const NS_PER_S: f64 = 1e9;
 const METRES_PER_DEGREE: f64 = 111_195.0;
 const MAX_RETRIES: u32 = 4;
 
-/// What the trace is made of. Shares are between 0 and 1.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Recipe {
-    pub seed: u64,
-    /// Crossings or reports that really happened; their copies come on top.
-    pub occurrences: u64,
-    /// Over which they happen.
-    pub duration: Duration,
-    pub subjects: Subjects,
-    /// Of occurrences that are retried at least once.
-    pub retried: f64,
-    /// Between the times that copies of one occurrence carry, at most.
-    pub retry_spread: Duration,
-    /// Of occurrences that are replayed once more from a dead-letter queue.
-    pub replayed: f64,
-    /// After the occurrence, at most.
-    pub replay_delay: Duration,
-    /// A device's clock is off by at most so much, for ever.
-    pub clock_skew: Duration,
-    /// Of retries that are stamped after the clock has jumped.
-    pub clock_jumps: f64,
-    /// By which it jumps, either way.
-    pub clock_jump: Duration,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum Subjects {
-    Fences {
-        devices: u32,
-        fences: u32,
-        /// Between two genuine crossings of a device.
-        min_revisit: Duration,
-        /// Of crossings that are followed by a re-entry soon: from `min_revisit` on, a second later
-        /// in the mean.
-        re_entries: f64,
-    },
-    Fleet {
-        assets: u32,
-        /// Of assets that are parked at any time.
-        parked: f64,
-        /// Standard deviation of each coordinate of a fix.
-        noise_m: f64,
-        speed_m_per_s: f64,
-    },
-}
-
-impl Default for Recipe {
-    /// The transitions document's trace: 6 % repeated at least once, copies at most 200 ms apart,
-    /// genuine crossings at least half a second apart.
-    fn default() -> Self {
-        Self {
-            seed: 1,
-            occurrences: 1_000_000,
-            duration: Duration::from_secs(12 * 3600),
-            subjects: Subjects::Fences {
-                devices: 1_000_000,
-                fences: 500,
-                min_revisit: Duration::from_millis(500),
-                re_entries: 0.02,
-            },
-            retried: 0.06,
-            retry_spread: Duration::from_millis(200),
-            replayed: 0.001,
-            replay_delay: Duration::from_secs(2 * 3600),
-            clock_skew: Duration::ZERO,
-            clock_jumps: 0.0,
-            clock_jump: Duration::from_secs(5),
-        }
-    }
-}
-
 /// What arrives later than what was made before it.
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug)]
 enum Coming {
-    Copy { id: u64, is_last: bool, made: Made },
-    ReEntry { device: u32, fence: u32, kind: u8 },
+    Copy {
+        id: u64,
+        is_last: bool,
+        made: Made,
+    },
+    ReEntry {
+        device: u32,
+        fence: u32,
+        kind: TransitionKind,
+    },
 }
 
 /// An event as it is reported.
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug)]
 struct Made {
     subject: u32,
     fence: u32,
-    kind: u8,
+    kind: TransitionKind,
     occurred_at_ns: i64,
     position: Option<(f64, f64)>,
 }
@@ -164,12 +104,13 @@ pub struct Synth {
     pending: BinaryHeap<Reverse<Pending>>,
     numbers: u64,
     next_fresh_ns: i64,
+    mean_fresh_ns: f64,
     made: u64,
     devices: Vec<Device>,
     assets: Vec<Asset>,
     bad_rows: BadRows,
-    name: String,
-    fence_name: String,
+    name: Vec<u8>,
+    fence_name: Vec<u8>,
 }
 
 impl Synth {
@@ -196,7 +137,14 @@ impl Synth {
                 (Vec::new(), (0..*assets).map(asset).collect())
             }
         };
+        // Re-entries come on top of those that are drawn fresh.
+        let fresh = match recipe.subjects {
+            Subjects::Fences { re_entries, .. } => 1.0 - re_entries,
+            Subjects::Fleet { .. } => 1.0,
+        };
+        let fresh = (recipe.occurrences.max(1) as f64 * fresh).max(1.0);
         Self {
+            mean_fresh_ns: recipe.duration.as_nanos() as f64 / fresh,
             recipe,
             random,
             pending: BinaryHeap::new(),
@@ -206,8 +154,8 @@ impl Synth {
             devices,
             assets,
             bad_rows: BadRows::default(),
-            name: String::new(),
-            fence_name: String::new(),
+            name: Vec::from(*b"device-"),
+            fence_name: Vec::from(*b"fence-"),
         }
     }
 
@@ -244,8 +192,7 @@ impl Synth {
     }
 
     fn advance_fresh(&mut self) {
-        let mean = self.recipe.duration.as_nanos() as f64 / self.recipe.occurrences.max(1) as f64;
-        self.next_fresh_ns += self.exponential_ns(mean);
+        self.next_fresh_ns += self.exponential_ns(self.mean_fresh_ns);
     }
 
     fn fresh(&mut self, batch: &mut TraceBatch) {
@@ -280,7 +227,11 @@ impl Synth {
         Some(Made {
             subject: subject as u32,
             fence: device.fence,
-            kind: u8::from(!device.inside),
+            kind: if device.inside {
+                TransitionKind::Enter
+            } else {
+                TransitionKind::Exit
+            },
             occurred_at_ns: at_ns,
             position: None,
         })
@@ -296,7 +247,8 @@ impl Synth {
         else {
             unreachable!("reports are a fleet's");
         };
-        let subject = self.random.random_range(0..self.assets.len());
+        // Each in its turn, as fleets report at an interval.
+        let subject = (self.made % self.assets.len() as u64) as usize;
         if self.assets[subject].changes_at_ns <= at_ns {
             let parks = self.random.random_bool(parked);
             let heading = self.random.random_range(0.0..std::f64::consts::TAU);
@@ -321,7 +273,7 @@ impl Synth {
         Made {
             subject: subject as u32,
             fence: 0,
-            kind: 0,
+            kind: TransitionKind::Enter,
             occurred_at_ns: at_ns,
             position: Some((
                 latitude + north / METRES_PER_DEGREE,
@@ -352,13 +304,16 @@ impl Synth {
         if let Subjects::Fences {
             min_revisit,
             re_entries,
+            mean_revisit,
             ..
         } = self.recipe.subjects
             && re_entries > 0.0
             && self.random.random_bool(re_entries)
         {
             let (device, fence, kind) = (made.subject, made.fence, made.kind);
-            let again_ns = at_ns + min_revisit.as_nanos() as i64 + self.exponential_ns(NS_PER_S);
+            let again_ns = at_ns
+                + min_revisit.as_nanos() as i64
+                + self.exponential_ns(mean_revisit.as_nanos() as f64);
             self.devices[device as usize].last_ns = again_ns;
             self.later(
                 again_ns,
@@ -400,26 +355,15 @@ impl Synth {
     }
 
     fn write(&mut self, made: Made, at_ns: i64, occurrence: Occurrence, batch: &mut TraceBatch) {
-        let (name, fence) = (&mut self.name, &mut self.fence_name);
-        name.clear();
-        // Writing to a String cannot fail.
-        let _ = write!(name, "device-{:07}", made.subject);
+        let name = numbered(&mut self.name, b"device-", made.subject, 7);
         let about = match made.position {
             Some(_) => About::Ping { asset: name },
-            None => {
-                fence.clear();
-                let _ = write!(fence, "fence-{:03}", made.fence);
-                About::Transition {
-                    device: name,
-                    fence,
-                    kind: if made.kind == 0 {
-                        TransitionKind::Enter
-                    } else {
-                        TransitionKind::Exit
-                    },
-                    sequence: None,
-                }
-            }
+            None => About::Transition {
+                device: name,
+                fence: numbered(&mut self.fence_name, b"fence-", made.fence, 3),
+                kind: made.kind,
+                sequence: None,
+            },
         };
         let occurred = Some(made.occurred_at_ns);
         batch.push(about, occurred, at_ns, made.position, occurrence);
@@ -430,6 +374,19 @@ impl Synth {
         let pending = self.pending.peek().map(|Reverse(pending)| pending.at_ns);
         [fresh, pending].into_iter().flatten().min()
     }
+}
+
+/// `prefix` and the number with at least so many digits: `format!` takes as long as a decision.
+fn numbered<'b>(buffer: &'b mut Vec<u8>, prefix: &[u8], number: u32, digits: usize) -> &'b str {
+    let mut formatted = itoa::Buffer::new();
+    let number = formatted.format(number);
+    buffer.truncate(prefix.len());
+    buffer.extend(std::iter::repeat_n(
+        b'0',
+        digits.saturating_sub(number.len()),
+    ));
+    buffer.extend_from_slice(number.as_bytes());
+    std::str::from_utf8(buffer).unwrap_or_default()
 }
 
 /// A device's own constant error.
