@@ -139,6 +139,7 @@ impl StrategyFlags {
         };
         let strategies: Result<_, String> = names
             .iter()
+            .filter(|name| !given.is_empty() || fits(name, self.ttl))
             .map(|name| self.named(name, kind, &defaults))
             .collect();
         Ok((strategies?, Vec::new()))
@@ -280,6 +281,14 @@ impl StrategyFlags {
         });
         Ok((strategies.collect(), notes))
     }
+}
+
+/// Of the usual strategies, whether the TTL that was asked for covers the width that it brings.
+fn fits(name: &str, ttl: Option<Duration>) -> bool {
+    let width = name
+        .split_once('=')
+        .and_then(|(_, width)| parse_duration(width).ok());
+    width.zip(ttl).is_none_or(|(width, ttl)| ttl >= width)
 }
 
 fn unlimited() -> TimeLimits {

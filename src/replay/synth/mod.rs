@@ -25,6 +25,7 @@ const NS_PER_S: f64 = 1e9;
 /// Of latitude.
 const METRES_PER_DEGREE: f64 = 111_195.0;
 const MAX_RETRIES: u32 = 4;
+const DRAWN_TOGETHER: usize = 64;
 
 /// What arrives later than what was made before it.
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +80,14 @@ impl Ord for Pending {
     }
 }
 
+/// Of an occurrence that no other one brings about.
+#[derive(Clone, Copy, Debug, Default)]
+struct Drawn {
+    after_ns: i64,
+    subject: u32,
+    fence: u32,
+}
+
 #[derive(Clone, Debug, Default)]
 struct Device {
     last_ns: i64,
@@ -105,6 +114,7 @@ pub struct Synth {
     numbers: u64,
     next_fresh_ns: i64,
     mean_fresh_ns: f64,
+    drawn: Vec<Drawn>,
     made: u64,
     devices: Vec<Device>,
     assets: Vec<Asset>,
@@ -150,6 +160,7 @@ impl Synth {
             pending: BinaryHeap::new(),
             numbers: 0,
             next_fresh_ns: START_NS,
+            drawn: Vec::new(),
             made: 0,
             devices,
             assets,
@@ -191,41 +202,63 @@ impl Synth {
         }));
     }
 
-    fn advance_fresh(&mut self) {
-        self.next_fresh_ns += self.exponential_ns(self.mean_fresh_ns);
+    /// Draws the next occurrences ahead, so that the devices' cache misses overlap.
+    fn draw(&mut self) {
+        self.drawn.clear();
+        let (subjects, fences) = match self.recipe.subjects {
+            Subjects::Fences {
+                devices, fences, ..
+            } => (devices, fences),
+            Subjects::Fleet { .. } => (1, 1),
+        };
+        for _ in 0..DRAWN_TOGETHER {
+            let drawn = Drawn {
+                after_ns: self.exponential_ns(self.mean_fresh_ns),
+                subject: self.random.random_range(0..subjects),
+                fence: self.random.random_range(0..fences),
+            };
+            self.drawn.push(drawn);
+        }
+        let devices = self.drawn.iter().filter_map(|drawn| {
+            let device = self.devices.get(drawn.subject as usize)?;
+            Some(device.fence)
+        });
+        std::hint::black_box(devices.max());
+    }
+
+    fn next_drawn(&mut self) -> Drawn {
+        if self.drawn.is_empty() {
+            self.draw();
+        }
+        self.drawn.pop().unwrap_or_default()
     }
 
     fn fresh(&mut self, batch: &mut TraceBatch) {
         let at_ns = self.next_fresh_ns;
+        let drawn = self.next_drawn();
+        self.next_fresh_ns += drawn.after_ns;
         let made = match self.recipe.subjects {
-            Subjects::Fences {
-                fences,
-                min_revisit,
-                ..
-            } => self.crossing(at_ns, fences, min_revisit),
+            Subjects::Fences { min_revisit, .. } => self.crossing(at_ns, drawn, min_revisit),
             Subjects::Fleet { .. } => Some(self.report(at_ns)),
         };
-        self.advance_fresh();
         if let Some(made) = made {
             self.emit(at_ns, made, batch);
         }
     }
 
     /// `None`: the device that was drawn has crossed a moment ago, and is left alone.
-    fn crossing(&mut self, at_ns: i64, fences: u32, min_revisit: Duration) -> Option<Made> {
-        let subject = self.random.random_range(0..self.devices.len());
-        let fence = self.random.random_range(0..fences.max(1));
-        let device = &mut self.devices[subject];
+    fn crossing(&mut self, at_ns: i64, drawn: Drawn, min_revisit: Duration) -> Option<Made> {
+        let device = &mut self.devices[drawn.subject as usize];
         if at_ns - device.last_ns < min_revisit.as_nanos() as i64 {
             return None;
         }
         device.inside = !device.inside;
         if device.inside {
-            device.fence = fence;
+            device.fence = drawn.fence;
         }
         device.last_ns = at_ns;
         Some(Made {
-            subject: subject as u32,
+            subject: drawn.subject,
             fence: device.fence,
             kind: if device.inside {
                 TransitionKind::Enter

@@ -163,8 +163,11 @@ impl MemoryStore {
                 })
                 .collect();
             let mut stripe = self.stripes[group[0].1].lock();
-            for (_, table, key) in &keys {
+            for (index, table, key) in &keys {
                 stripe[*table].touch(key);
+                for (name, _) in request.plans.neighbours(&all[*index]) {
+                    stripe[*table].touch(&self.key(request, name));
+                }
             }
             for (index, table, key) in &keys {
                 outcomes[*index] = self.tracked(&mut stripe[*table], |shard| {

@@ -3,8 +3,6 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use serde_json::json;
-
 use super::{count, report, strategy, synth};
 
 const MS: i64 = 1_000_000;
@@ -128,7 +126,7 @@ const WAYS: [(&str, Way); 9] = [
 ];
 
 /// Busy enough that every strategy meets everything there is.
-const BUSY: &str = "--occurrences 20k --duration 20m --devices 300 --fences 2 --re-entries 0.2 \
+const BUSY: &str = "--occurrences 6k --duration 20m --devices 90 --fences 2 --re-entries 0.2 \
                     --retried 0.3 --replayed 0.05 --replay-delay 10m";
 
 #[track_caller]
@@ -160,7 +158,7 @@ fn check(recipe: &str, ttl: &str, ttl_ns: i64, ways: &[(&str, Way)]) {
 
 #[test]
 fn every_strategy_decides_as_the_simple_program_does() {
-    for seed in 1..=3 {
+    for seed in 1..=2 {
         check(&format!("{BUSY} --seed {seed}"), "12h", 12 * HOUR, &WAYS);
     }
 }
@@ -178,9 +176,7 @@ fn with_replays_that_come_too_late_too() {
         .into_iter()
         .filter(|(name, _)| !matches!(*name, "session"))
         .collect();
-    for seed in 5..=6 {
-        check(&format!("{BUSY} --seed {seed}"), "4m", 240 * S, &ways);
-    }
+    check(&format!("{BUSY} --seed 5"), "4m", 240 * S, &ways);
 }
 
 #[test]
@@ -252,5 +248,5 @@ fn a_made_up_trace_keeps_its_recipe() {
         rows.windows(2)
             .all(|pair| pair[0].arrived <= pair[1].arrived)
     );
-    assert!(json!(rows.len()).as_u64() > Some(42_000));
+    assert!(rows.len() > 42_000, "{}", rows.len());
 }
