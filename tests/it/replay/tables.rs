@@ -6,7 +6,7 @@ use super::{count, report, strategy};
 const ITS_RATE: &str = "--synthetic --occurrences 60k --duration 6300ms";
 
 #[test]
-fn c01_copies_near_and_crossings_apart_the_sliding_window_errs_nowhere() {
+fn copies_near_and_crossings_apart_the_sliding_window_errs_nowhere() {
     let report = report(&format!("{ITS_RATE} --devices 100k"), b"");
     let errors = |name: &str| {
         let judged = &strategy(&report, name)["judged"];

@@ -265,7 +265,7 @@ async fn a_full_server_still_releases() {
         let verdicts = admit_keyed(&mut client, &fresh_ids(1)).await;
         assert_eq!(verdicts, [Reason::StoreUnavailable]);
     }
-    let claims = vec![held.claim.clone().into()];
+    let claims = vec![held.claim.clone()];
     let released = client
         .release(dedupd::grpc::proto::ReleaseRequest { claims })
         .await
