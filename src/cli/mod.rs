@@ -19,6 +19,8 @@ mod key;
 
 mod replay;
 
+mod advise;
+
 mod synth;
 
 mod trace_options;
@@ -44,6 +46,8 @@ pub enum Command {
     Key(KeyOptions),
     /// Try strategies on a trace and compare what they let through and what they swallow.
     Replay(Box<ReplayOptions>),
+    /// Recommend a namespace from a trace, with the evidence and what it costs.
+    Advise(Box<AdviseOptions>),
     /// Write a made-up trace that knows which events are copies, as CSV.
     Synth(Box<SynthOptions>),
 }
@@ -134,6 +138,7 @@ pub fn check(options: &ServeOptions) -> ExitCode {
 }
 
 pub use self::{
+    advise::{AdviseOptions, advise},
     key::key,
     replay::{ReplayOptions, replay},
     synth::{SynthOptions, synth},

@@ -3,6 +3,7 @@
 //! A trace is read or made up in batches; each strategy decides them as they come and forgets what
 //! expires, so that memory is that of the claims that live and not of the trace.
 
+pub mod advise;
 pub mod baseline;
 pub mod decider;
 pub mod read;

@@ -1,5 +1,6 @@
 //! The integration tests, as one binary.
 
+mod advise;
 mod cases;
 mod cli;
 mod client;
