@@ -16,6 +16,8 @@ pub mod store;
 
 pub mod engine;
 
+pub mod replay;
+
 pub mod telemetry;
 
 pub mod admin;

@@ -15,6 +15,9 @@ fn main() -> ExitCode {
         Ok(Command::Check(options)) => cli::check(&options),
         Ok(Command::Doctor(options)) => cli::doctor(&options),
         Ok(Command::Key(options)) => cli::key(&options),
+        Ok(Command::Replay(options)) => cli::replay(&options),
+        Ok(Command::Advise(options)) => cli::advise(&options),
+        Ok(Command::Synth(options)) => cli::synth(&options),
         Err(ended) => ended,
     }
 }

@@ -1,7 +1,9 @@
 //! The command line: what can be asked for, and how it ends.
 //!
-//! Exit codes: 0; 1, an event of `key` cannot be decided about, or `doctor` warns; 2, `doctor` found
-//! a failure; 64, a bad command line or configuration (`EX_USAGE` of sysexits.h).
+//! Exit codes: 0; 1, an event of `key` cannot be decided about, `doctor` warns, or a replay did not
+//! get to its end; 2, `doctor` found a failure; 64, a bad command line or configuration (`EX_USAGE`
+//! of sysexits.h); 65, a trace that cannot be read to its end, or of which no row can be used
+//! (`EX_DATAERR`).
 
 use std::{env, ffi::OsString, io, io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -18,9 +20,18 @@ mod event_json;
 
 mod key;
 
+mod replay;
+
+mod advise;
+
+mod synth;
+
+mod trace_options;
+
 const EXIT_FAILED: u8 = 1;
 const EXIT_UNHEALTHY: u8 = 2;
 const EXIT_USAGE: u8 = 64;
+const EXIT_DATA: u8 = 65;
 
 #[derive(Debug, Parser)]
 #[command(name = "dedupd", version, about, long_about = None)]
@@ -39,6 +50,12 @@ pub enum Command {
     Doctor(DoctorOptions),
     /// Print the material and the store keys of events, without a store.
     Key(KeyOptions),
+    /// Try strategies on a trace and compare what they let through and what they swallow.
+    Replay(Box<ReplayOptions>),
+    /// Recommend a namespace from a trace, with the evidence and what it costs.
+    Advise(Box<AdviseOptions>),
+    /// Write a made-up trace that knows which events are copies, as CSV.
+    Synth(Box<SynthOptions>),
 }
 
 #[derive(Args, Debug)]
@@ -86,7 +103,7 @@ pub enum OutputFormat {
     Json,
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 struct ConfigOption {
     /// The YAML file [env: DEDUPD_CONFIG, or DEDUPD_CONFIG_INLINE for the YAML itself]
     #[arg(long, value_name = "FILE")]
@@ -147,8 +164,13 @@ pub fn check(options: &ServeOptions) -> ExitCode {
     }
 }
 
-pub use doctor::doctor;
-pub use key::key;
+pub use self::{
+    advise::{AdviseOptions, advise},
+    doctor::doctor,
+    key::key,
+    replay::{ReplayOptions, replay},
+    synth::{SynthOptions, synth},
+};
 
 impl ServeOptions {
     fn load(&self) -> Result<(Config, LogFormat), ConfigErrors> {

@@ -21,7 +21,7 @@ mod source;
 
 mod written;
 
-mod quantity;
+pub mod quantity;
 
 mod address;
 

@@ -23,7 +23,7 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
 }
 
 /// As [`parse_duration`] reads it, exactly.
-pub(super) fn duration_text(duration: Duration) -> String {
+pub fn duration_text(duration: Duration) -> String {
     let days = duration.as_secs() / DAY_SECONDS;
     let rest = duration - Duration::from_secs(days * DAY_SECONDS);
     let rest_text = SpanPrinter::new()
@@ -37,7 +37,7 @@ pub(super) fn duration_text(duration: Duration) -> String {
 }
 
 /// Reads `4MiB`, `512kB` or a number of bytes.
-pub(super) fn parse_size(text: &str) -> Result<u64, String> {
+pub fn parse_size(text: &str) -> Result<u64, String> {
     match text.parse::<ByteSize>() {
         Ok(size) => Ok(size.as_u64()),
         Err(_) => Err(format!(
@@ -47,7 +47,7 @@ pub(super) fn parse_size(text: &str) -> Result<u64, String> {
 }
 
 /// As [`parse_size`] reads it, exactly.
-pub(super) fn size_text(bytes: u64) -> String {
+pub fn size_text(bytes: u64) -> String {
     let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
     let unit = units
         .iter()

@@ -1,5 +1,6 @@
 //! The integration tests, as one binary.
 
+mod advise;
 mod cases;
 mod cli;
 mod client;
@@ -20,6 +21,7 @@ mod oracle;
 mod outage;
 mod property;
 mod python;
+mod replay;
 mod stores;
 mod support;
 mod topologies;

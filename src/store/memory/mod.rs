@@ -194,8 +194,11 @@ impl<T: Trace> MemoryStore<T> {
                 })
                 .collect();
             let mut stripe = self.stripes[group[0].1].lock();
-            for (_, table, key) in &keys {
+            for (index, table, key) in &keys {
                 stripe[*table].touch(key);
+                for (name, _) in request.plans.neighbours(&all[*index]) {
+                    stripe[*table].touch(&self.key(request, name));
+                }
             }
             for (index, table, key) in &keys {
                 let outcome = self.tracked(&mut stripe[*table], |shard| {
