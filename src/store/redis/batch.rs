@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
-use redis::{Pipeline, Value};
+use redis::Value;
 
 use super::{
     script::{Abilities, ScriptCall},
     slot::slot_of,
+    wire::Commands,
 };
 
 /// Commands and script calls; places count what was asked for, not what goes with it on the wire.
 pub(super) struct Batch {
-    pipeline: Pipeline,
+    commands: Commands,
     abilities: Arc<Abilities>,
     /// The server belongs to a cluster: the keys of one script call must share a slot.
     per_slot: bool,
@@ -31,7 +32,7 @@ impl Batch {
         asking: bool,
     ) -> Self {
         Self {
-            pipeline: Pipeline::with_capacity(capacity),
+            commands: Commands::with_capacity(capacity),
             abilities,
             per_slot,
             asking,
@@ -42,13 +43,13 @@ impl Batch {
     }
 
     /// Begins a command; its arguments follow.
-    pub(super) fn command(&mut self, name: &str) -> &mut Pipeline {
+    pub(super) fn command(&mut self, name: &str) -> &mut Commands {
         if self.asking {
-            self.askings.push(self.pipeline.len());
-            self.pipeline.cmd("ASKING");
+            self.askings.push(self.commands.len());
+            self.commands.cmd("ASKING");
         }
         self.len += 1;
-        self.pipeline.cmd(name)
+        self.commands.cmd(name)
     }
 
     /// By its hash if the server has it.
@@ -120,8 +121,10 @@ impl Batch {
         self.len == 0
     }
 
-    pub(super) const fn pipeline(&self) -> &Pipeline {
-        &self.pipeline
+    /// The commands as bytes, and how many replies they have.
+    pub(super) fn take_commands(&mut self) -> (Vec<u8>, usize) {
+        let replies = self.commands.len();
+        (self.commands.take(), replies)
     }
 
     pub(super) fn calls(&self) -> &[(usize, ScriptCall)] {

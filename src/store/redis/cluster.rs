@@ -1,10 +1,11 @@
 //! Which server of a cluster holds which slots.
 
+use crate::store::redis::wire::Commands;
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use rand::seq::SliceRandom;
-use redis::{Pipeline, Value};
+use redis::Value;
 use tokio::time::timeout;
 
 use super::{
@@ -78,14 +79,11 @@ async fn ask(dialer: &Dialer, address: Address) -> Result<SlotMap, DialError> {
         ..fault
     };
     let endpoint = Endpoint::Tcp(address.clone());
-    let mut connection = dialer.dial(&endpoint, None).await.map_err(named)?;
-    let mut questions = Pipeline::new();
+    let connection = dialer.dial(&endpoint, None).await.map_err(named)?;
+    let mut questions = Commands::default();
     questions.cmd("CLUSTER").arg("SLOTS");
     questions.cmd("CLUSTER").arg("INFO");
-    let answers = dialer
-        .ask(&mut connection, &questions)
-        .await
-        .map_err(named)?;
+    let answers = dialer.ask(&connection, questions).await.map_err(named)?;
     match answers.as_slice() {
         [Value::Array(slots), info] => Ok(SlotMap {
             epoch: read_epoch(info),

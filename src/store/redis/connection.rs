@@ -10,18 +10,15 @@ use std::{
     time::Duration,
 };
 
-use redis::{
-    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo,
-    IntoConnectionInfo, Pipeline, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo,
-    RedisError, TlsCertificates, Value, aio::MultiplexedConnection, io::tcp::TcpSettings,
-};
+use redis::{RedisError, ServerError, Value};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use super::{
-    error::reason,
+    error::{reason, said},
     lane::LaneStats,
     script::{Abilities, Script},
-    target::{Access, Address, ClientIdentity, Endpoint, Password, Target, Tls, Topology},
+    target::{Access, Address, Endpoint, Password, Target, Topology},
+    wire::{self, Commands, Wire},
     work::error_of,
 };
 use crate::store::StoreError;
@@ -51,11 +48,15 @@ impl DialError {
         }
     }
 
-    fn client(error: &RedisError) -> Self {
+    pub(super) fn client(error: &RedisError) -> Self {
         Self::new(StoreError::from(error), reason(error))
     }
 
-    fn file(what: &str, path: &Path, error: &io::Error) -> Self {
+    pub(super) fn server(error: &ServerError) -> Self {
+        Self::new(StoreError::from(error), said(error))
+    }
+
+    pub(super) fn file(what: &str, path: &Path, error: &io::Error) -> Self {
         let path = path.display();
         Self::new(
             StoreError::Unauthenticated,
@@ -88,7 +89,7 @@ impl Dialer {
         &self,
         endpoint: &Endpoint,
         lost: Option<Arc<Notify>>,
-    ) -> Result<MultiplexedConnection, DialError> {
+    ) -> Result<Wire, DialError> {
         let database = match &self.target.topology {
             Topology::Standalone { database, .. } | Topology::Sentinel { database, .. } => {
                 *database
@@ -104,7 +105,7 @@ impl Dialer {
         &self,
         address: &Address,
         access: &Access,
-    ) -> Result<MultiplexedConnection, DialError> {
+    ) -> Result<Wire, DialError> {
         let endpoint = Endpoint::Tcp(address.clone());
         self.open(&endpoint, access, 0, None).await
     }
@@ -115,36 +116,43 @@ impl Dialer {
         access: &Access,
         database: u32,
         lost: Option<Arc<Notify>>,
-    ) -> Result<MultiplexedConnection, DialError> {
-        let mut config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.timeout))
-            // The lanes keep the budget themselves: a reply after it still matters to them, and the
-            // client's own default of 500 ms would drop it.
-            .set_response_timeout(None);
-        if let Some(lost) = lost {
-            config = config.set_push_sender(move |push: PushInfo| {
-                if push.kind == PushKind::Disconnection {
-                    lost.notify_one();
-                }
-                Ok::<(), redis::aio::SendError>(())
-            });
+    ) -> Result<Wire, DialError> {
+        let opening = async {
+            let stream = wire::open(endpoint, access.tls.as_ref()).await?;
+            let client = Wire::new(stream, lost);
+            self.greet(&client, access, database).await?;
+            Ok(client)
+        };
+        let opened = tokio::time::timeout(self.timeout, opening).await;
+        opened.unwrap_or_else(|_| Err(self.timed_out("connect")))
+    }
+
+    /// The newer protocol: a server that asks for a password says so at once.
+    async fn greet(&self, client: &Wire, access: &Access, database: u32) -> Result<(), DialError> {
+        let mut greeting = Commands::default();
+        greeting.cmd("HELLO").arg(3);
+        if let Some(password) = password(access)? {
+            let user = access.user.as_deref().unwrap_or("default");
+            greeting.arg("AUTH").arg(user).arg(&password);
         }
-        let client = client(endpoint, access, database)?;
-        let opening = client.get_multiplexed_async_connection_with_config(&config);
-        match tokio::time::timeout(self.timeout, opening).await {
-            Ok(Ok(connection)) => Ok(connection),
-            Ok(Err(error)) => Err(DialError::client(&error)),
-            Err(_) => Err(self.timed_out("connect")),
+        if database != 0 {
+            greeting.cmd("SELECT").arg(database);
         }
+        let replies = self.ask(client, greeting).await?;
+        let refused = replies.iter().find_map(|reply| match reply {
+            Value::ServerError(error) => Some(DialError::server(error)),
+            _ => None,
+        });
+        refused.map_or(Ok(()), Err)
     }
 
     /// Runs the commands of a connection's set-up.
     pub(super) async fn ask(
         &self,
-        client: &mut MultiplexedConnection,
-        pipeline: &Pipeline,
+        client: &Wire,
+        commands: Commands,
     ) -> Result<Vec<Value>, DialError> {
-        let asking = client.send_packed_commands(pipeline, 0, pipeline.len());
+        let asking = client.ask(commands);
         match tokio::time::timeout(self.timeout, asking).await {
             Ok(Ok(replies)) => Ok(replies),
             Ok(Err(error)) => Err(DialError::client(&error)),
@@ -161,69 +169,15 @@ impl Dialer {
     }
 }
 
-/// The newer protocol is asked for, since only with it the client says when a connection ends that
-/// nothing is waiting for.
-fn client(endpoint: &Endpoint, access: &Access, database: u32) -> Result<Client, DialError> {
-    let mut settings = RedisConnectionInfo::default()
-        .set_db(i64::from(database))
-        // Not every server knows it, and it is one more command to permit.
-        .set_skip_set_lib_name()
-        .set_protocol(ProtocolVersion::RESP3);
-    if let Some(user) = &access.user {
-        settings = settings.set_username(user);
-    }
-    match &access.password {
-        Some(Password::Text(secret)) => settings = settings.set_password(secret.expose()),
+fn password(access: &Access) -> Result<Option<String>, DialError> {
+    Ok(match &access.password {
+        Some(Password::Text(secret)) => Some(secret.expose().to_owned()),
         Some(Password::File(path)) => {
             let text = fs::read_to_string(path)
                 .map_err(|error| DialError::file("the password file", path, &error))?;
-            settings = settings.set_password(text.trim_end());
+            Some(text.trim_end().to_owned())
         }
-        None => {}
-    }
-    let info = |address: ConnectionAddr| -> Result<ConnectionInfo, DialError> {
-        Ok(address
-            .into_connection_info()
-            .map_err(|error| DialError::client(&error))?
-            .set_redis_settings(settings)
-            .set_tcp_settings(TcpSettings::default().set_nodelay(true)))
-    };
-    let made = match (endpoint, &access.tls) {
-        (Endpoint::Unix(path), _) => Client::open(info(ConnectionAddr::Unix(path.clone()))?),
-        (Endpoint::Tcp(Address { host, port }), None) => {
-            Client::open(info(ConnectionAddr::Tcp(host.clone(), *port))?)
-        }
-        (Endpoint::Tcp(Address { host, port }), Some(tls)) => {
-            let address = ConnectionAddr::TcpTls {
-                host: host.clone(),
-                port: *port,
-                insecure: false,
-                tls_params: None,
-            };
-            Client::build_with_tls(info(address)?, certificates(tls)?)
-        }
-    };
-    made.map_err(|error| DialError::client(&error))
-}
-
-fn certificates(tls: &Tls) -> Result<TlsCertificates, DialError> {
-    let read = |what: &str, path: &Path| {
-        fs::read(path).map_err(|error| DialError::file(what, path, &error))
-    };
-    let root_cert = match &tls.ca {
-        Some(path) => Some(read("the authorities' certificates", path)?),
         None => None,
-    };
-    let client_tls = match &tls.identity {
-        Some(ClientIdentity { certificate, key }) => Some(ClientTlsConfig {
-            client_cert: read("the client certificate", certificate)?,
-            client_key: read("the client key", key)?,
-        }),
-        None => None,
-    };
-    Ok(TlsCertificates {
-        client_tls,
-        root_cert,
     })
 }
 
@@ -277,15 +231,15 @@ impl Connector {
             )
         })?;
         let lost = Some(Arc::clone(&self.lost));
-        let mut client = self.dialer.dial(endpoint, lost).await?;
-        let mut setup = Pipeline::new();
+        let client = self.dialer.dial(endpoint, lost).await?;
+        let mut setup = Commands::default();
         for script in Script::ALL {
             setup.cmd("SCRIPT").arg("LOAD").arg(script.source());
         }
         // It expires at once.
         let canary = setup.cmd("SET").arg(&*self.canary_key).arg(1).arg("NX");
         canary.arg("PX").arg(1).arg("GET");
-        let replies = self.dialer.ask(&mut client, &setup).await?;
+        let replies = self.dialer.ask(&client, setup).await?;
         let (canary, loaded) = replies
             .split_last()
             .ok_or_else(|| DialError::new(StoreError::Protocol, "it gave no answer"))?;
@@ -353,7 +307,7 @@ impl Connection {
 /// Sends on a connection; its socket lives until the last link to it is dropped.
 #[derive(Clone)]
 pub(super) struct Link {
-    pub(super) client: MultiplexedConnection,
+    pub(super) client: Wire,
     _socket: Arc<Socket>,
 }
 

@@ -51,6 +51,12 @@ pub(super) fn reason(error: &RedisError) -> String {
     }
 }
 
+/// The server's own words.
+pub(super) fn said(error: &ServerError) -> String {
+    let detail = shown(error.details().unwrap_or_default());
+    format!("{} {}", error.code(), detail.trim_end_matches('.'))
+}
+
 /// What a server says, fit for a line: it may be a stranger.
 pub(super) fn shown(text: &str) -> String {
     const MAX_CHARS: usize = 300;

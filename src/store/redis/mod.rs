@@ -20,6 +20,7 @@ mod sentinel;
 mod slot;
 pub mod target;
 mod topology;
+mod wire;
 mod work;
 mod write_back;
 

@@ -1,5 +1,6 @@
 //! One pipeline: built from several pieces of work, sent, and followed to its end.
 
+use crate::store::redis::wire::Wire;
 use std::{
     pin::Pin,
     sync::{
@@ -10,7 +11,7 @@ use std::{
 };
 
 use futures_util::{FutureExt, future::poll_immediate};
-use redis::{RedisError, Value, aio::MultiplexedConnection};
+use redis::{RedisError, Value};
 use tokio::{
     task::unconstrained,
     time::{Instant, timeout, timeout_at},
@@ -142,15 +143,13 @@ pub(super) struct Drained {
 
 /// Sends a pipeline; sends again, as text, the scripts that the server has lost.
 async fn exchange(
-    mut client: MultiplexedConnection,
-    batch: Batch,
+    client: Wire,
+    mut batch: Batch,
     waits: Option<Manner>,
     given_up: Arc<AtomicBool>,
 ) -> Result<Vec<Value>, RedisError> {
-    let pipeline = batch.pipeline();
-    let replies = client
-        .send_packed_commands(pipeline, 0, pipeline.len())
-        .await?;
+    let (commands, replies) = batch.take_commands();
+    let replies = client.send(commands, replies).await?;
     let mut replies = batch.replies(replies);
     let lost: Vec<&(usize, ScriptCall)> = batch
         .calls()
@@ -174,10 +173,8 @@ async fn exchange(
         push_wait(&mut texts, manner);
         places.push(replies.len().saturating_sub(1));
     }
-    let pipeline = texts.pipeline();
-    let second = client
-        .send_packed_commands(pipeline, 0, pipeline.len())
-        .await?;
+    let (commands, replies_of_texts) = texts.take_commands();
+    let second = client.send(commands, replies_of_texts).await?;
     for (place, reply) in places.into_iter().zip(texts.replies(second)) {
         replies[place] = reply;
     }
@@ -238,14 +235,11 @@ impl SentPipeline {
         let groups = commands::push_give_backs(&debts, &mut batch);
         let link = self.link;
         let mut give_back = async move {
-            let mut client = link.client.clone();
             if batch.is_empty() {
                 return Ok(Vec::new());
             }
-            let pipeline = batch.pipeline();
-            let replies = client
-                .send_packed_commands(pipeline, 0, pipeline.len())
-                .await?;
+            let (commands, replies) = batch.take_commands();
+            let replies = link.client.send(commands, replies).await?;
             Ok(batch.replies(replies))
         }
         .boxed();

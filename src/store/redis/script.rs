@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use redis::Pipeline;
+use super::wire::Commands;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Script {
@@ -74,7 +74,7 @@ impl ScriptCall {
     }
 
     /// Appends what follows the command's name; `script` is the text or its hash.
-    pub(super) fn write(&self, script: &str, command: &mut Pipeline) {
+    pub(super) fn write(&self, script: &str, command: &mut Commands) {
         command.arg(script).arg(self.keys.len());
         for key in &self.keys {
             command.arg(key.as_slice());

@@ -1,11 +1,12 @@
 //! Where the primary is, as the sentinels say.
 
+use crate::store::redis::wire::{Commands, Wire};
 use std::{sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, future::join_all, stream::FuturesUnordered};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use redis::{Pipeline, Value, aio::MultiplexedConnection};
+use redis::Value;
 use tokio::{
     sync::watch,
     time::{sleep, timeout},
@@ -30,7 +31,7 @@ pub(super) struct Sentinels {
     addresses: Vec<Address>,
     service: String,
     access: Access,
-    connections: Mutex<HashMap<Address, MultiplexedConnection>>,
+    connections: Mutex<HashMap<Address, Wire>>,
     primary: watch::Sender<Option<Address>>,
 }
 
@@ -111,16 +112,16 @@ impl Sentinels {
 
     async fn ask(&self, sentinel: &Address) -> Result<Address, DialError> {
         let kept = self.connections.lock().get(sentinel).cloned();
-        let mut connection = match kept {
+        let connection = match kept {
             Some(connection) => connection,
             None => self.dialer.dial_sentinel(sentinel, &self.access).await?,
         };
-        let mut question = Pipeline::new();
+        let mut question = Commands::default();
         question
             .cmd("SENTINEL")
             .arg("GET-MASTER-ADDR-BY-NAME")
             .arg(&self.service);
-        let answer = self.dialer.ask(&mut connection, &question).await;
+        let answer = self.dialer.ask(&connection, question).await;
         if answer.is_ok() {
             self.connections.lock().insert(sentinel.clone(), connection);
         } else {

@@ -11,11 +11,12 @@ mod servers;
 mod trial;
 mod words;
 
+use crate::store::redis::wire::{Commands, Wire};
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use parking_lot::Mutex;
-use redis::{Pipeline, RedisError, Value, aio::MultiplexedConnection};
+use redis::{RedisError, Value};
 use tokio::time::{Instant, timeout_at};
 
 use self::{
@@ -100,10 +101,7 @@ impl Examiner {
     }
 
     async fn look(&self, server: Server, request: &ExamineRequest, deadline: Instant) -> Look {
-        let Server {
-            address,
-            mut client,
-        } = server;
+        let Server { address, client } = server;
         let mut look = Look {
             findings: Vec::new(),
             facts: None,
@@ -111,7 +109,7 @@ impl Examiner {
             samples: Vec::new(),
             step: "asking what it is",
         };
-        let looking = self.look_over(&mut client, request, &mut look);
+        let looking = self.look_over(&client, request, &mut look);
         let finding = match timeout_at(deadline, looking).await {
             Ok(Ok(())) => None,
             Ok(Err(error)) => {
@@ -138,7 +136,7 @@ impl Examiner {
 
     async fn look_over(
         &self,
-        client: &mut MultiplexedConnection,
+        client: &Wire,
         request: &ExamineRequest,
         look: &mut Look,
     ) -> Result<(), RedisError> {
@@ -174,11 +172,7 @@ impl Examiner {
         Ok(())
     }
 
-    async fn look_at_keys(
-        &self,
-        client: &mut MultiplexedConnection,
-        look: &mut Look,
-    ) -> Result<(), RedisError> {
+    async fn look_at_keys(&self, client: &Wire, look: &mut Look) -> Result<(), RedisError> {
         for scheme in self.schemes.iter() {
             let samples = &mut look.samples;
             if samples.iter().all(|one| one.prefix != scheme.prefix()) {
@@ -232,7 +226,7 @@ fn take(examination: &mut Examination, look: Look) {
 }
 
 async fn observe(
-    client: &mut MultiplexedConnection,
+    client: &Wire,
     clock: &Clock,
     unasked: Vec<Introspection>,
 ) -> Result<Observed, RedisError> {
@@ -244,9 +238,9 @@ async fn observe(
         ..Observed::default()
     };
     if asks_info {
-        let mut pipeline = Pipeline::new();
+        let mut pipeline = Commands::default();
         pipeline.cmd("INFO");
-        match send(client, &pipeline).await?.first() {
+        match send(client, pipeline).await?.first() {
             Some(Value::BulkString(text)) => {
                 observed.info = Some(Info::parse(&String::from_utf8_lossy(text)));
             }
@@ -255,9 +249,9 @@ async fn observe(
         }
     }
     if asks_config {
-        let mut pipeline = Pipeline::new();
+        let mut pipeline = Commands::default();
         pipeline.cmd("CONFIG").arg("GET").arg("save");
-        match send(client, &pipeline).await?.first() {
+        match send(client, pipeline).await?.first() {
             Some(Value::Map(pairs)) => {
                 observed.snapshots = pairs.first().map(|(_, points)| is_text(points));
             }
@@ -304,14 +298,11 @@ fn is_text(value: &Value) -> bool {
     matches!(value, Value::BulkString(text) if !text.is_empty())
 }
 
-async fn timed(
-    client: &mut MultiplexedConnection,
-    command: &str,
-) -> Result<(Duration, Value), RedisError> {
-    let mut pipeline = Pipeline::new();
+async fn timed(client: &Wire, command: &str) -> Result<(Duration, Value), RedisError> {
+    let mut pipeline = Commands::default();
     pipeline.cmd(command);
     let sent_at = Instant::now();
-    let reply = send(client, &pipeline).await?.pop();
+    let reply = send(client, pipeline).await?.pop();
     Ok((sent_at.elapsed(), reply.unwrap_or(Value::Nil)))
 }
 
@@ -329,17 +320,17 @@ fn read_time(reply: &Value) -> Option<f64> {
 
 /// Of those that are not known yet: on a cluster each server knows some.
 async fn read_contracts(
-    client: &mut MultiplexedConnection,
+    client: &Wire,
     request: &ExamineRequest,
     contracts: &mut [FoundContract],
 ) -> Result<(), RedisError> {
-    let mut pipeline = Pipeline::new();
+    let mut pipeline = Commands::default();
     for namespace in &request.namespaces {
         pipeline
             .cmd("GET")
             .arg(format!("{RESERVED_PREFIX}contract:{namespace}"));
     }
-    let replies = send(client, &pipeline).await?;
+    let replies = send(client, pipeline).await?;
     for (contract, reply) in contracts.iter_mut().zip(&replies) {
         let found = match reply {
             Value::Nil => FoundContract::Absent,

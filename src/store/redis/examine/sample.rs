@@ -1,6 +1,7 @@
 //! What stands under a prefix: a bounded look at some of its keys.
 
-use redis::{Pipeline, RedisError, Value, aio::MultiplexedConnection};
+use crate::store::redis::wire::{Commands, Wire};
+use redis::{RedisError, Value};
 
 use super::{refusal::refusal, trial::send};
 use crate::{
@@ -23,14 +24,14 @@ pub(super) fn steps_each(prefixes: usize) -> usize {
 
 /// Adds what stands under the sample's prefix; `false`: looking is not permitted.
 pub(super) async fn look(
-    client: &mut MultiplexedConnection,
+    client: &Wire,
     sample: &mut Sample,
     steps: usize,
 ) -> Result<bool, RedisError> {
     let mut cursor = b"0".to_vec();
     let mut looked_at = 0;
     for _ in 0..steps {
-        let mut pipeline = Pipeline::new();
+        let mut pipeline = Commands::default();
         pipeline
             .cmd("SCAN")
             .arg(&cursor)
@@ -38,7 +39,7 @@ pub(super) async fn look(
             .arg(&sample.pattern)
             .arg("COUNT")
             .arg(KEYS_PER_STEP);
-        let reply = send(client, &pipeline).await?.pop();
+        let reply = send(client, pipeline).await?.pop();
         let Some((next, mut keys)) = reply.as_ref().and_then(read_step) else {
             return Ok(false);
         };
@@ -75,15 +76,11 @@ fn read_step(reply: &Value) -> Option<(Vec<u8>, Vec<Vec<u8>>)> {
 }
 
 /// A record is short: of anything longer its beginning is enough.
-async fn look_at(
-    client: &mut MultiplexedConnection,
-    keys: &[Vec<u8>],
-    sample: &mut Sample,
-) -> Result<bool, RedisError> {
+async fn look_at(client: &Wire, keys: &[Vec<u8>], sample: &mut Sample) -> Result<bool, RedisError> {
     if keys.is_empty() {
         return Ok(true);
     }
-    let mut pipeline = Pipeline::new();
+    let mut pipeline = Commands::default();
     for key in keys {
         pipeline
             .cmd("GETRANGE")
@@ -92,7 +89,7 @@ async fn look_at(
             .arg(MAX_RECORD_BYTES);
         pipeline.cmd("PTTL").arg(key);
     }
-    let replies = send(client, &pipeline).await?;
+    let replies = send(client, pipeline).await?;
     if replies.iter().any(|reply| refusal(reply).is_some()) {
         return Ok(false);
     }

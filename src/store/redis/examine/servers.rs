@@ -1,7 +1,7 @@
 //! The servers that hold claims, as each topology tells of them, and a connection to each.
 
+use crate::store::redis::wire::Wire;
 use futures_util::future::join_all;
-use redis::aio::MultiplexedConnection;
 
 use super::words::cannot_connect;
 use crate::store::{
@@ -19,7 +19,7 @@ use crate::store::{
 pub(super) struct Server {
     /// Where there are several.
     pub(super) address: Option<String>,
-    pub(super) client: MultiplexedConnection,
+    pub(super) client: Wire,
 }
 
 pub(super) async fn connect(dialer: &Dialer, findings: &mut Vec<Finding>) -> Vec<Server> {
@@ -52,7 +52,7 @@ pub(super) async fn connect(dialer: &Dialer, findings: &mut Vec<Finding>) -> Vec
 }
 
 fn one(
-    dialed: Result<MultiplexedConnection, DialError>,
+    dialed: Result<Wire, DialError>,
     connected: String,
     findings: &mut Vec<Finding>,
 ) -> Vec<Server> {

@@ -4,10 +4,11 @@
 //! claim is made, confirmed and deleted, and another one released, by the scripts themselves. What
 //! is written expires by itself if it cannot be deleted.
 
+use crate::store::redis::wire::{Commands, Wire};
 use std::{sync::atomic::AtomicBool, time::Duration};
 
 use rand::seq::SliceRandom;
-use redis::{Pipeline, RedisError, Value, aio::MultiplexedConnection};
+use redis::{RedisError, Value};
 
 use super::{
     refusal::{COMMANDS, EVALSHA, Refusals, refusal},
@@ -87,10 +88,7 @@ pub(super) struct Trial<'s> {
 }
 
 impl Trial<'_> {
-    pub(super) async fn attempt(
-        self,
-        client: &mut MultiplexedConnection,
-    ) -> Result<Vec<Finding>, RedisError> {
+    pub(super) async fn attempt(self, client: &Wire) -> Result<Vec<Finding>, RedisError> {
         let mut refusals = Refusals::default();
         let mut findings = Vec::new();
         let abilities = load_scripts(client, &mut findings).await?;
@@ -145,12 +143,8 @@ impl Trial<'_> {
     }
 
     /// Commands that are sent in some topologies only.
-    async fn run_others(
-        self,
-        client: &mut MultiplexedConnection,
-        refusals: &mut Refusals,
-    ) -> Result<(), RedisError> {
-        let mut pipeline = Pipeline::new();
+    async fn run_others(self, client: &Wire, refusals: &mut Refusals) -> Result<(), RedisError> {
+        let mut pipeline = Commands::default();
         let mut names = Vec::new();
         if self.waits {
             names.push("WAIT");
@@ -163,7 +157,7 @@ impl Trial<'_> {
         if names.is_empty() {
             return Ok(());
         }
-        let replies = send(client, &pipeline).await?;
+        let replies = send(client, pipeline).await?;
         for (name, reply) in names.into_iter().zip(&replies) {
             if refusal(reply).is_some() {
                 refusals.command(name);
@@ -178,15 +172,12 @@ fn canary_failure(error: StoreError) -> Finding {
     Finding::new(Check::Canary, Severity::Failure, message)
 }
 
-async fn load_scripts(
-    client: &mut MultiplexedConnection,
-    findings: &mut Vec<Finding>,
-) -> Result<Abilities, RedisError> {
-    let mut pipeline = Pipeline::new();
+async fn load_scripts(client: &Wire, findings: &mut Vec<Finding>) -> Result<Abilities, RedisError> {
+    let mut pipeline = Commands::default();
     for script in Script::ALL {
         pipeline.cmd("SCRIPT").arg("LOAD").arg(script.source());
     }
-    let replies = send(client, &pipeline).await?;
+    let replies = send(client, pipeline).await?;
     if replies.iter().any(|reply| refusal(reply).is_some()) {
         findings.push(Finding::new(
             Check::Permission,
@@ -206,12 +197,12 @@ async fn load_scripts(
 
 /// The replies to [`COMMANDS`], and the key that they were run on; `None`: it holds no such key.
 async fn run_commands(
-    client: &mut MultiplexedConnection,
+    client: &Wire,
     place: &Place,
 ) -> Result<Option<(Vec<u8>, Vec<Value>)>, RedisError> {
     for _ in 0..MAX_KEYS {
         let key = place.random_key();
-        let mut pipeline = Pipeline::new();
+        let mut pipeline = Commands::default();
         for (name, _) in COMMANDS {
             let command = pipeline.cmd(name);
             match name {
@@ -221,7 +212,7 @@ async fn run_commands(
                 _ => command.arg(&key),
             };
         }
-        let replies = send(client, &pipeline).await?;
+        let replies = send(client, pipeline).await?;
         let is_elsewhere = |reply: &Value| {
             let is_error = matches!(reply, Value::ServerError(_));
             is_error && matches!(error_of(reply), StoreError::Moved | StoreError::TryAgain)
@@ -235,19 +226,19 @@ async fn run_commands(
 
 /// By the scripts: a contract's line under our own prefix, claims under the others.
 async fn run_scripts(
-    client: &mut MultiplexedConnection,
+    client: &Wire,
     place: &Place,
     key: Vec<u8>,
     abilities: &Abilities,
 ) -> Result<Result<(), StoreError>, RedisError> {
-    let mut pipeline = Pipeline::new();
+    let mut pipeline = Commands::default();
     if place.scheme.is_none() {
         let key = String::from_utf8_lossy(&key).into_owned();
         let line = "canary".to_owned();
         let call = commands::contract_call(key.clone(), line, CANARY_MS, false);
         push(&call, abilities, &mut pipeline);
         pipeline.cmd("DEL").arg(key);
-        let replies = send(client, &pipeline).await?;
+        let replies = send(client, pipeline).await?;
         return Ok(match replies.first() {
             Some(Value::BulkString(line)) if line == b"canary" => Ok(()),
             other => Err(error_of(other.unwrap_or(&Value::Nil))),
@@ -282,7 +273,7 @@ async fn run_scripts(
         .arg("GET");
     let release = settle_call(&key, "release", pending.nonce);
     push(&release, abilities, &mut pipeline);
-    let replies = send(client, &pipeline).await?;
+    let replies = send(client, pipeline).await?;
     let [claimed, settled, forgotten, set, released] = replies.as_slice() else {
         return Ok(Err(StoreError::Protocol));
     };
@@ -299,7 +290,7 @@ async fn run_scripts(
 }
 
 /// By its hash if the server has it.
-fn push(call: &ScriptCall, abilities: &Abilities, pipeline: &mut Pipeline) {
+fn push(call: &ScriptCall, abilities: &Abilities, pipeline: &mut Commands) {
     match abilities.hash(call.script) {
         Some(hash) => call.write(hash, pipeline.cmd(EVALSHA)),
         None => call.write(call.script.source(), pipeline.cmd("EVAL")),
@@ -353,11 +344,6 @@ fn scripted(reply: &Value, expected: i64) -> Result<(), StoreError> {
     }
 }
 
-pub(super) async fn send(
-    client: &mut MultiplexedConnection,
-    pipeline: &Pipeline,
-) -> Result<Vec<Value>, RedisError> {
-    client
-        .send_packed_commands(pipeline, 0, pipeline.len())
-        .await
+pub(super) async fn send(client: &Wire, commands: Commands) -> Result<Vec<Value>, RedisError> {
+    client.ask(commands).await
 }
