@@ -92,9 +92,18 @@ pub struct DoctorOptions {
     /// Lines for people, or one JSON object
     #[arg(long, value_enum, default_value = "text")]
     output: OutputFormat,
+    /// The least finding that it ends with 1 or 2 for
+    #[arg(long, value_enum, default_value = "warning")]
+    fail_on: FailOn,
     /// It ends by then, whatever the store does
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     timeout: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum FailOn {
+    Warning,
+    Failure,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]

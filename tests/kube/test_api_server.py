@@ -1,0 +1,140 @@
+"""The chart and injected pods before a real API server, without a node: does it take them, where the
+restricted Pod Security Standard is enforced?"""
+
+import copy
+import re
+
+import pytest
+
+import cluster
+from cluster import CHART, find, rendered
+from test_chart import MATRIX, ORDERS
+
+POD_TEMPLATES = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job")
+
+
+@pytest.fixture(scope="module")
+def kubernetes(api_server):
+    api_server.make_namespace(cluster.RELEASE_NAMESPACE)
+    for name in ("default", "dedupd-injector"):
+        api_server.apply(
+            {
+                "apiVersion": "v1",
+                "kind": "ServiceAccount",
+                "metadata": {"name": name, "namespace": cluster.RELEASE_NAMESPACE},
+            }
+        )
+    return api_server
+
+
+def pods(objects):
+    """As the controllers would make them."""
+    for it in objects:
+        if it["kind"] == "Pod":
+            yield it
+        elif it["kind"] in POD_TEMPLATES:
+            template = copy.deepcopy(it["spec"]["template"])
+            meta = template["metadata"] | {"namespace": it["metadata"]["namespace"]}
+            meta["name"] = it["metadata"]["name"]
+            yield {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": template["spec"]}
+
+
+@pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX.keys())
+def test_the_api_server_takes_every_object_as_it_is_meant(kubernetes, values):
+    done = kubernetes.apply(
+        *rendered(values=values), options=["--dry-run=server", "--validate=strict"]
+    )
+    assert "Warning" not in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX.keys())
+def test_every_pod_is_allowed_where_the_restricted_standard_is_enforced(kubernetes, values):
+    made = list(pods(rendered(values=values)))
+    assert len(made) == 2
+    for pod in made:
+        kubernetes.apply(pod, options=["--dry-run=server"])
+
+
+def test_a_pod_that_is_not_restricted_is_refused_here(kubernetes):
+    """The test above can fail."""
+    pod = next(pods(rendered()))
+    del pod["spec"]["containers"][0]["securityContext"]["capabilities"]
+    done = kubernetes.apply(pod, options=["--dry-run=server"], check=False)
+    assert done.returncode != 0 and "PodSecurity" in done.stderr, done.stderr
+
+
+def notes(kubernetes, values):
+    """What `helm install` says in the end."""
+    done = kubernetes.helm("install", "dedupd", CHART, "--dry-run=server", values=values)
+    return re.sub(r"\s+", " ", done.stdout.split("NOTES:")[1])
+
+
+REDIS = {"store": {"url": "redis://redis.data:6379/0"}}
+ALERTS = {"prometheusRule": {"enabled": True}}
+CLOSED = {"policies": {"default": {"namespaces": {"orders": ORDERS["default"]["namespaces"]["orders"]}}}}
+SERVICE = {"mode": "service"}
+
+
+@pytest.mark.parametrize(
+    "values, warnings",
+    [
+        (REDIS | CLOSED, []),
+        (REDIS | ALERTS, []),
+        (CLOSED, ["each pod knows its own events only"]),
+        (CLOSED | {"store": {"secret": {"name": "redis"}}}, []),
+        (REDIS, ["no alert says so: default/pings"]),
+        (REDIS | {"policies": ORDERS}, ["no alert says so: default/crossings, default/pings"]),
+        (REDIS | CLOSED | {"injector": {"replicas": 1}}, ["one injector"]),
+        (REDIS | CLOSED | {"injector": {"failurePolicy": "Ignore"}}, ["failurePolicy Ignore"]),
+        (SERVICE | CLOSED | ALERTS, ["memory:// with 2 replicas", "gRPC is plain"]),
+        (
+            SERVICE | CLOSED | {"service": {"replicas": 1, "tlsSecret": "tls"}},
+            ["forgotten whenever the pod restarts"],
+        ),
+        (SERVICE | CLOSED | REDIS | {"networkPolicy": {"enabled": True}}, []),
+    ],
+)
+def test_risky_choices_are_warned_about_and_others_are_not(kubernetes, values, warnings):
+    text = notes(kubernetes, values)
+    assert text.count("WARNING") == len(warnings), text
+    for warning in warnings:
+        assert warning in text, text
+
+
+def test_the_notes_say_how_a_pod_asks(kubernetes):
+    text = notes(kubernetes, REDIS)
+    assert "kubectl label namespace NAMESPACE dedupd.io/inject=enabled" in text
+    assert "dns:///dedupd.dedupd-system.svc:50061" in notes(kubernetes, SERVICE)
+
+
+def test_only_pods_that_say_something_are_sent_to_the_webhook(kubernetes):
+    """Nobody answers here, and the failure policy is Fail: who is refused was sent."""
+    configuration = find(rendered(), "MutatingWebhookConfiguration")
+    kubernetes.apply(configuration)
+    workloads = {"labelled": {"dedupd.io/inject": "enabled"}, "plain": {}}
+    try:
+        for namespace, labels in workloads.items():
+            kubernetes.make_namespace(namespace, **labels)
+            account = {"name": "default", "namespace": namespace}
+            kubernetes.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
+        kubernetes.kubectl("label", "namespace", "dedupd-system", "dedupd.io/inject=enabled")
+
+        def is_sent(namespace, annotations):
+            pod = next(pods(rendered()))
+            pod["spec"]["serviceAccountName"] = "default"
+            meta = {"name": "app", "namespace": namespace, "annotations": annotations}
+            pod["metadata"] = meta
+            done = kubernetes.apply(pod, options=["--dry-run=server"], check=False)
+            assert done.returncode == 0 or "inject.dedupd.io" in done.stderr, done.stderr
+            return done.returncode != 0
+
+        asks = {"dedupd.io/inject": "enabled"}
+        # A new configuration takes a moment to be followed.
+        cluster.servers.wait_until(lambda: is_sent("labelled", asks), "the webhook is asked")
+        assert is_sent("labelled", {"dedupd.io/inject": "no word for it"})
+        assert not is_sent("labelled", {"dedupd.io/config": "orders"})
+        assert not is_sent("labelled", {})
+        assert not is_sent("plain", asks)
+        assert not is_sent("dedupd-system", asks)
+    finally:
+        kubernetes.kubectl("delete", "mutatingwebhookconfiguration", "dedupd-injector")
