@@ -16,24 +16,24 @@ POD_TEMPLATES = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job")
 @pytest.fixture(scope="module")
 def kubernetes(api_server):
     api_server.make_namespace(cluster.RELEASE_NAMESPACE)
-    for name in ("default", "dedupd-injector"):
-        api_server.apply(
-            {
-                "apiVersion": "v1",
-                "kind": "ServiceAccount",
-                "metadata": {"name": name, "namespace": cluster.RELEASE_NAMESPACE},
-            }
-        )
+    make_service_account(api_server, cluster.RELEASE_NAMESPACE)
     return api_server
 
 
+def make_service_account(kubernetes, namespace):
+    """There is no controller that would."""
+    meta = {"name": "default", "namespace": namespace}
+    kubernetes.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta})
+
+
 def pods(objects):
-    """As the controllers would make them."""
-    for it in objects:
+    """As the controllers would make them, but for the service account."""
+    for it in copy.deepcopy(objects):
         if it["kind"] == "Pod":
             yield it
         elif it["kind"] in POD_TEMPLATES:
-            template = copy.deepcopy(it["spec"]["template"])
+            template = it["spec"]["template"]
+            template["spec"].pop("serviceAccountName", None)
             meta = template["metadata"] | {"namespace": it["metadata"]["namespace"]}
             meta["name"] = it["metadata"]["name"]
             yield {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": template["spec"]}
@@ -115,13 +115,11 @@ def test_only_pods_that_say_something_are_sent_to_the_webhook(kubernetes):
     try:
         for namespace, labels in workloads.items():
             kubernetes.make_namespace(namespace, **labels)
-            account = {"name": "default", "namespace": namespace}
-            kubernetes.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
+            make_service_account(kubernetes, namespace)
         kubernetes.kubectl("label", "namespace", "dedupd-system", "dedupd.io/inject=enabled")
 
         def is_sent(namespace, annotations):
             pod = next(pods(rendered()))
-            pod["spec"]["serviceAccountName"] = "default"
             meta = {"name": "app", "namespace": namespace, "annotations": annotations}
             pod["metadata"] = meta
             done = kubernetes.apply(pod, options=["--dry-run=server"], check=False)

@@ -55,6 +55,7 @@ MONITORED = {
     "dashboard": {"enabled": True, "annotations": {"grafana_folder": "Streams"}},
     "networkPolicy": {"enabled": True},
 }
+NEAR = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "x"}}}
 PLACED = {
     "podLabels": {"team": "streams"},
     "podAnnotations": {"example.com/note": "yes"},
@@ -63,7 +64,7 @@ PLACED = {
     "affinity": {
         "podAntiAffinity": {
             "preferredDuringSchedulingIgnoredDuringExecution": [
-                {"weight": 1, "podAffinityTerm": {"topologyKey": "kubernetes.io/hostname"}}
+                {"weight": 1, "podAffinityTerm": NEAR}
             ]
         }
     },
