@@ -3,6 +3,7 @@
 import json
 import os
 import secrets
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -148,3 +149,56 @@ class ApiServer(Cluster):
     def stop(self):
         for process in reversed(self.processes):
             process.kill()
+
+
+class Node(Cluster):
+    """All of Kubernetes, in a network of its own; root alone can have it. See node.sh."""
+
+    REDIS_ADDRESS = "10.96.0.20"
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.state = Path(f"/tmp/dedupd-node-{os.getpid()}")
+        self.kubeconfig = self.state / "kubeconfig"
+        self.script = ROOT / "tests/kube/node.sh"
+        self.environment = os.environ | {"STATE": str(self.state)}
+        self.prefix = ["env", f"STATE={self.state}", self.script, "exec"]
+
+    def up(self):
+        self.node("up")
+
+    def node(self, *arguments, timeout_s=180):
+        # Not captured: what it starts keeps its output open.
+        log = (self.directory / "node.log").open("a")
+        command = [self.script, *map(str, arguments)]
+        done = subprocess.run(
+            command, stdout=log, stderr=log, env=self.environment, timeout=timeout_s, check=False
+        )
+        assert done.returncode == 0, (self.directory / "node.log").read_text()
+
+    def down(self):
+        logs = os.environ.get("DEDUPD_TEST_KEEP_LOGS")
+        if logs:
+            shutil.copytree(self.state / "log", logs, dirs_exist_ok=True)
+        self.node("down")
+
+    def load_image(self, tag, entrypoint, *specs):
+        archive = self.directory / "image.tar"
+        image = ROOT / "tests/kube/image.py"
+        run([sys.executable, image, tag, archive, json.dumps(entrypoint), *specs])
+        self.node("load", archive)
+        archive.unlink()
+
+    def run(self, *command, **options):
+        """In the node's network."""
+        return run([*self.prefix, *command], **options)
+
+    def metrics(self, namespace, pod, port=9461):
+        """What an instance exposes, by series; through the API server."""
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy/metrics"
+        lines = self.kubectl("get", "--raw", path).stdout.splitlines()
+        pairs = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
+        return {series: float(value) for series, value in pairs}
+
+    def redis(self, *words):
+        return self.run("redis-cli", "-h", self.REDIS_ADDRESS, *words).stdout.strip()

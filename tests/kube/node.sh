@@ -37,7 +37,7 @@ stop() {
     pid=$(<"$state/$1.pid")
     kill "$pid" 2>/dev/null || return 0
     for _ in $(seq 100); do
-        kill -0 "$pid" 2>/dev/null || return 0
+        [[ -e /proc/$pid/exe ]] || return 0 # nor has a zombie one
         sleep 0.1
     done
     kill -9 "$pid" 2>/dev/null || true
@@ -195,6 +195,6 @@ case ${1:-} in
     build | up | down) "$1" ;;
     load) load "$2" ;;
     kubectl) shift && kubectl "$@" ;;
-    exec) shift && in_node "$@" ;;
+    exec) shift && exec nsenter --net="/run/netns/$netns" "$@" ;;
     *) sed -n '2,15p' "${BASH_SOURCE[0]}" && exit 64 ;;
 esac

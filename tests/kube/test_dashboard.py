@@ -16,7 +16,7 @@ DASHBOARD = json.loads((CHART / "files/dashboard.json").read_text())
 PANELS = DASHBOARD["panels"]
 METRIC = re.compile(r"\bdedupd_[a-z_]+\b")
 VARIABLES = {
-    "$__rate_interval": "10s",
+    "$__rate_interval": "5s",
     "$namespace": ".*",
     "$policy_namespace": "orders|crossings|pings",
 }
@@ -70,7 +70,7 @@ def test_the_outage_is_seen_where_it_should_be(fleet):
     assert most("Admitted without the store", reason="FAIL_OPEN", **crossings) > 1
     assert most("Admitted without the store", reason="FALLBACK", **orders) > 1
     assert most("Instances by breaker state", state="tripped") >= 1
-    assert most("Suppressed share of the noisiest subjects", exported_namespace="pings") > 0.95
+    assert most("Suppressed share of the noisiest subject", exported_namespace="pings") > 0.95
     assert most("Findings about the store", check="eviction") == 3
     assert most("Findings about the store", **crossings) == 1
     assert most("Retries and dead letters", reason="MISSING_TIME") > 0
