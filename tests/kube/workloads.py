@@ -16,7 +16,11 @@ RESTRICTED = {
 
 # `handle ID` does what a consumer does with one event; PAUSE is its work.
 FUNCTIONS = r"""
-call() { grpcurl -plaintext -d "$2" "$DEDUPD_ADDRESS" "dedupd.v1.DedupService/$1"; }
+case $DEDUPD_ADDRESS in
+    unix:*) socket=-unix; address=${DEDUPD_ADDRESS#unix:} ;;
+    *) address=$DEDUPD_ADDRESS ;;
+esac
+call() { grpcurl -plaintext $socket -d "$2" "$address" "dedupd.v1.DedupService/$1"; }
 handle() {
     answer=$(call Admit '{"namespace": "orders", "events": [{"keyed": {"eventId": "'"$1"'"}}]}')
     claim=$(echo "$answer" | busybox sed -n 's/.*"claim": "\(.*\)".*/\1/p')
