@@ -20,6 +20,7 @@ fn main() -> ExitCode {
         Ok(Command::Synth(options)) => cli::synth(&options),
         Ok(Command::Inject(options)) => cli::inject(&options),
         Ok(Command::Uninject(options)) => cli::uninject(&options),
+        Ok(Command::Webhook(options)) => cli::webhook(&options),
         Ok(Command::Probe(options)) => cli::probe(&options),
         Err(ended) => ended,
     }

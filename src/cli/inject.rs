@@ -19,6 +19,8 @@ use crate::{
     inject::{self, Ask, Outcome, stream, workload::workloads},
 };
 
+const INJECTOR_CONFIG: &str = "--injector-config";
+
 #[derive(Args, Debug)]
 pub struct InjectOptions {
     #[command(flatten)]
@@ -46,8 +48,8 @@ pub struct ManifestOptions {
 /// The manifests with sidecars on stdout; what became of each workload on stderr.
 pub fn inject(options: &InjectOptions) -> ExitCode {
     let config = match &options.injector_config {
-        Some(path) => injector::load(path),
-        None => injector::parse(""),
+        Some(path) => injector::load(INJECTOR_CONFIG, path),
+        None => injector::parse(INJECTOR_CONFIG, ""),
     };
     let config = match config {
         Ok(config) => config,

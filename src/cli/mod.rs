@@ -25,6 +25,8 @@ mod inject;
 
 mod probe;
 
+mod webhook;
+
 mod replay;
 
 mod advise;
@@ -65,6 +67,8 @@ pub enum Command {
     Inject(InjectOptions),
     /// Take out of Kubernetes manifests what inject or the webhook put in.
     Uninject(ManifestOptions),
+    /// Put a dedupd beside the apps of pods as they are created: an admission server for Kubernetes.
+    Webhook(WebhookOptions),
     /// Ask the service of this machine or pod whether it is there: exit 0, or 1.
     Probe(ProbeOptions),
 }
@@ -183,6 +187,7 @@ pub use self::{
     probe::{ProbeOptions, probe},
     replay::{ReplayOptions, replay},
     synth::{SynthOptions, synth},
+    webhook::{WebhookOptions, webhook},
 };
 
 impl ServeOptions {

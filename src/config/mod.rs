@@ -11,7 +11,7 @@ use crate::domain::policy::{FailureMode, Policy};
 pub(crate) use self::quantity::parse_duration;
 pub use self::{
     address::GrpcAddress,
-    source::{Flags, admin_address, load},
+    source::{Flags, admin_address, load, log_format},
     store_url::{StoreUrl, redact_user_info},
 };
 

@@ -57,7 +57,7 @@ pub fn load(
     let mut errors = Vec::new();
     let mut scope = Scope::root(&mut errors);
     let overrides = overrides(flags, environment, &mut scope);
-    let log_format = log_format(flags, environment, &mut scope);
+    let log_format = read_log_format(flags.log_format, environment, &mut scope);
     let config = text(flags, environment, &mut scope)
         .and_then(|(origin, text)| Some((origin, parse(origin.source(), &text, &mut scope)?)))
         .and_then(|(origin, root)| validate(origin, root, overrides, &mut scope));
@@ -172,12 +172,26 @@ fn store_url_of(source: &str, text: &str) -> Result<StoreUrl, String> {
     text.parse()
 }
 
-fn log_format(
-    flags: &Flags,
+/// How logs are written, as far as a flag and `environment` say.
+pub fn log_format(
+    flag: Option<LogFormat>,
+    environment: &dyn Fn(&str) -> Option<OsString>,
+) -> Result<LogFormat, ConfigErrors> {
+    let mut errors = Vec::new();
+    let format = read_log_format(flag, environment, &mut Scope::root(&mut errors));
+    if errors.is_empty() {
+        Ok(format)
+    } else {
+        Err(ConfigErrors(errors))
+    }
+}
+
+fn read_log_format(
+    flag: Option<LogFormat>,
     environment: &dyn Fn(&str) -> Option<OsString>,
     scope: &mut Scope<'_>,
 ) -> LogFormat {
-    if let Some(format) = flags.log_format {
+    if let Some(format) = flag {
         return format;
     }
     let Some(text) = variable(LOG_FORMAT, environment, scope) else {

@@ -25,7 +25,7 @@ pub mod stream;
 mod tests;
 
 pub use self::{
-    outcome::{Injection, Outcome, Refusal, Skip},
+    outcome::{Injection, Outcome, Refusal, Refused, Skip},
     patch::{Ask, inject},
     uninject::uninject,
 };

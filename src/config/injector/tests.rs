@@ -3,7 +3,7 @@ use super::*;
 /// The faults, each as `path: message`; none: it is valid.
 #[track_caller]
 fn check(text: &str, faults: &[&str]) {
-    let found: Vec<String> = match parse(text) {
+    let found: Vec<String> = match parse("--config", text) {
         Ok(_) => Vec::new(),
         Err(errors) => errors.0.iter().map(ToString::to_string).collect(),
     };
@@ -26,7 +26,7 @@ fn with_policy(store: &str, policy: &str) -> String {
 
 #[test]
 fn an_empty_file_gives_the_defaults() {
-    let config = parse("").expect("nothing is wrong with it");
+    let config = parse("--config", "").expect("nothing is wrong with it");
     assert_eq!(config.listen.to_string(), "[::]:8443");
     assert_eq!(config.sidecar.run_as_user, Some(65_532));
     assert_eq!(config.sidecar.admin_port, 9_461);
@@ -122,7 +122,7 @@ fn policies_are_validated_as_the_sidecar_would() {
     // A user needs a password, which a Secret may hold.
     check(
         &with_policy("{ url: 'redis://app@redis' }", POLICY),
-        &["sidecar.policies.default: DEDUPD_STORE_URL"],
+        &["sidecar.policies.default: store.url: names a user"],
     );
     check(
         &with_policy(
@@ -143,7 +143,8 @@ fn policies_are_validated_as_the_sidecar_would() {
 #[test]
 fn what_a_policy_means_without_a_store() {
     let check = |store: &str, policy: &str, expected: fn(&WithoutStore) -> bool| {
-        let config = parse(&with_policy(store, policy)).expect("nothing is wrong with it");
+        let config =
+            parse("--config", &with_policy(store, policy)).expect("nothing is wrong with it");
         let found = &config.sidecar.policies["default"].without_store;
         assert!(expected(found), "{store}, {policy}: {found:?}");
     };

@@ -25,8 +25,6 @@ use crate::config::{
 
 /// Of pods that name none.
 pub(crate) const DEFAULT_POLICY: &str = "default";
-/// The flag that names the file.
-const SOURCE: &str = "--config";
 
 /// Above the ports that need a privilege.
 pub(crate) const PORTS: RangeInclusive<u16> = 1024..=65_535;
@@ -43,21 +41,21 @@ const CPU_REQUEST: &str = "50m";
 const MEMORY_REQUEST: &str = "64Mi";
 const MEMORY_LIMIT: &str = "256Mi";
 
-/// Reads and validates the file.
-pub fn load(path: &Path) -> Result<InjectorConfig, ConfigErrors> {
+/// Reads and validates the file that `flag` names.
+pub fn load(flag: &'static str, path: &Path) -> Result<InjectorConfig, ConfigErrors> {
     let mut errors = Vec::new();
     let mut scope = Scope::root(&mut errors);
-    match read_file(SOURCE, path, &mut scope) {
-        Some((_, text)) => parse(&text),
+    match read_file(flag, path, &mut scope) {
+        Some((_, text)) => parse(flag, &text),
         None => Err(ConfigErrors(errors)),
     }
 }
 
 /// Validates the text of a file; an empty one gives the defaults.
-pub fn parse(text: &str) -> Result<InjectorConfig, ConfigErrors> {
+pub fn parse(flag: &'static str, text: &str) -> Result<InjectorConfig, ConfigErrors> {
     let mut errors = Vec::new();
     let mut scope = Scope::root(&mut errors);
-    let config = source::parse::<written::Root>(SOURCE, text, &mut scope)
+    let config = source::parse::<written::Root>(flag, text, &mut scope)
         .map(|root| validate(root, &mut scope));
     match config {
         Some(config) if errors.is_empty() => Ok(config),
