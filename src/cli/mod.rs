@@ -1,8 +1,9 @@
 //! The command line: what can be asked for, and how it ends.
 //!
 //! Exit codes: 0; 1, an event of `key` cannot be decided about, `doctor` warns, or a replay did not
-//! get to its end; 2, `doctor` found a failure; 64, a bad command line or configuration (`EX_USAGE`
-//! of sysexits.h); 65, a trace that cannot be read to its end, or of which no row can be used
+//! get to its end, or `probe` got no good answer; 2, `doctor` found a failure; 64, a bad command line
+//! or configuration (`EX_USAGE` of sysexits.h); 65, a trace that cannot be read to its end, or of
+//! which no row can be used, or a manifest that cannot be read or asks for what cannot be
 //! (`EX_DATAERR`).
 
 use std::{env, ffi::OsString, io, io::Write, path::PathBuf, process::ExitCode, time::Duration};
@@ -19,6 +20,12 @@ mod doctor;
 mod event_json;
 
 mod key;
+
+mod inject;
+
+mod probe;
+
+mod webhook;
 
 mod replay;
 
@@ -56,6 +63,14 @@ pub enum Command {
     Advise(Box<AdviseOptions>),
     /// Write a made-up trace that knows which events are copies, as CSV.
     Synth(Box<SynthOptions>),
+    /// Put a dedupd beside the apps of Kubernetes manifests, and write them to stdout.
+    Inject(InjectOptions),
+    /// Take out of Kubernetes manifests what inject or the webhook put in.
+    Uninject(ManifestOptions),
+    /// Put a dedupd beside the apps of pods as they are created: an admission server for Kubernetes.
+    Webhook(WebhookOptions),
+    /// Ask the service of this machine or pod whether it is there: exit 0, or 1.
+    Probe(ProbeOptions),
 }
 
 #[derive(Args, Debug)]
@@ -176,9 +191,12 @@ pub fn check(options: &ServeOptions) -> ExitCode {
 pub use self::{
     advise::{AdviseOptions, advise},
     doctor::doctor,
+    inject::{InjectOptions, ManifestOptions, inject, uninject},
     key::key,
+    probe::{ProbeOptions, probe},
     replay::{ReplayOptions, replay},
     synth::{SynthOptions, synth},
+    webhook::{WebhookOptions, webhook},
 };
 
 impl ServeOptions {

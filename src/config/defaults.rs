@@ -13,6 +13,8 @@ const MIB: u64 = 1 << 20;
 
 /// A sidecar is reached from its own pod only.
 pub const GRPC_LISTEN: SocketAddr = loopback(50_061);
+/// The owner and the group: a sidecar and its application often run as two users of one group.
+pub const SOCKET_MODE: u32 = 0o660;
 /// Probes and scrapers are let in on purpose, not by default.
 pub const ADMIN_LISTEN: SocketAddr = loopback(9_461);
 
