@@ -86,14 +86,14 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
-{{/* The policy of a name; takes (dict "root" $ "name" "default"). */}}
+{{/* The policy of a name, with a bound on what claims take; takes (dict "root" $ "name" "default" "values" .Values.sidecar). */}}
 {{- define "dedupd.policy" -}}
-{{- $policy := index .root.Values.policies .name -}}
-{{- if and $policy $policy.namespaces -}}
-{{ toYaml $policy }}
-{{- else -}}
-{{ toYaml (merge (deepCopy ($policy | default dict)) (.root.Files.Get "files/built_in.yaml" | fromYaml)) }}
+{{- $policy := deepCopy (index .root.Values.policies .name | default dict) -}}
+{{- if not $policy.namespaces -}}
+{{- $policy = merge $policy (.root.Files.Get "files/built_in.yaml" | fromYaml) -}}
 {{- end -}}
+{{- $memory := .values.claimsMemory -}}
+{{- toYaml (merge $policy (dict "store" (dict "max_memory" $memory "max_local_memory" $memory))) -}}
 {{- end }}
 
 {{- define "dedupd.check" -}}
