@@ -2,14 +2,16 @@
 enforce the restricted Pod Security Standard. The tests go on from each other, in this order."""
 
 import json
+import re
 import sys
 import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 import workloads
-from cluster import CHART, RELEASE_NAMESPACE, servers
+from cluster import CHART, RELEASE_NAMESPACE, find, rendered, servers
 from test_node_service import everything, is_ready
 
 APPS = "shop"
@@ -214,13 +216,49 @@ def test_a_refused_pod_says_why_in_its_owners_events(release):
     release.kubectl("delete", "-n", APPS, "deployment/refused")
 
 
-def test_prometheus_finds_the_sidecars_as_the_pod_monitor_says(consumers, tmp_path):
-    monitors = [
-        it
-        for it in __import__("cluster").rendered(values={"podMonitor": {"enabled": True}})
-        if it["kind"] == "PodMonitor"
+def test_prometheus_finds_sidecars_and_injectors_as_the_pod_monitor_says(consumers):
+    """Its scrape configuration is the one that the Prometheus Operator makes of a PodMonitor."""
+    spec = find(rendered(values={"podMonitor": {"enabled": True}}), "PodMonitor")["spec"]
+    (endpoint,) = spec["podMetricsEndpoints"]
+    assert spec["namespaceSelector"] == {"any": True} and spec["selector"] == {}
+    meta = "__meta_kubernetes_"
+    relabel = [
+        {"action": "drop", "source_labels": [f"{meta}pod_phase"], "regex": "(Failed|Succeeded)"},
+        {"source_labels": [f"{meta}pod_container_port_name"], "regex": endpoint["port"]}
+        | {"action": "keep"},
+        {"source_labels": [f"{meta}namespace"], "target_label": "namespace"},
+        {"source_labels": [f"{meta}pod_name"], "target_label": "pod"},
     ]
-    assert monitors
+    discovery = {"role": "pod", "kubeconfig_file": str(consumers.kubeconfig)}
+    scrape = {
+        "job_name": "dedupd",
+        "scrape_interval": "1s",
+        "metrics_path": endpoint["path"],
+        "kubernetes_sd_configs": [discovery],
+        "relabel_configs": relabel,
+    }
+    file = consumers.directory / "prometheus.yaml"
+    file.write_text(yaml.safe_dump({"scrape_configs": [scrape]}))
+    command = [*consumers.prefix, "prometheus", f"--config.file={file}"]
+    command += [f"--storage.tsdb.path={consumers.directory / 'tsdb'}"]
+    prometheus = servers.Process(
+        [*command, "--web.listen-address=127.0.0.1:9090"], consumers.directory, "prometheus"
+    )
+
+    def ask(query):
+        command = ["promtool", "query", "instant", "http://127.0.0.1:9090", query]
+        text = consumers.run(*command, check=False).stdout
+        return dict(re.findall(r"{(.*)} => (\S+) @", text))
+
+    try:
+        wanted = {f'namespace="{APPS}"': "2", f'namespace="{RELEASE_NAMESPACE}"': "2"}
+        builds = "count by (namespace) (dedupd_build_info)"
+        servers.wait_until(lambda: ask(builds) == wanted, "all are found and scraped")
+        orders = 'count by (namespace, exported_namespace) (dedupd_decisions_total{exported_namespace="orders"})'
+        assert list(ask(orders)) == [f'exported_namespace="orders", namespace="{APPS}"']
+        assert ask("sum(up)") == {"": "4"}
+    finally:
+        prometheus.stop()
 
 
 def injectors(node):
@@ -263,13 +301,10 @@ def admits(node, name, annotations):
 
 
 def stop_injectors(node):
-    """All at once, and for good."""
+    """All of them; when the pods are gone, so are their processes."""
     node.kubectl("scale", "-n", RELEASE_NAMESPACE, "deployment/dedupd-injector", "--replicas=0")
     selector = "app.kubernetes.io/component=injector"
-    node.kubectl(
-        "delete", "pod", "-n", RELEASE_NAMESPACE, "-l", selector, "--force", "--grace-period=0"
-    )
-    servers.wait_until(lambda: not injectors(node), "they are gone")
+    node.kubectl("wait", "-n", RELEASE_NAMESPACE, "--for=delete", "pod", "-l", selector)
 
 
 def test_without_an_injector_fail_blocks_the_pods_that_ask_and_no_others(release):
