@@ -7,6 +7,7 @@
 
 mod bind;
 mod doctor;
+mod memory;
 mod servers;
 mod signals;
 mod tls;
@@ -24,6 +25,7 @@ use self::{
 };
 pub(crate) use self::{
     doctor::examine,
+    memory::memory_limit_bytes,
     webhook::{ConfigFile, webhook},
 };
 use crate::{

@@ -90,7 +90,10 @@ async fn run(config: InjectorConfig, file: ConfigFile) -> Result<(), Failure> {
             Arc::clone(&counts),
         ),
     );
-    let metrics = Metrics::new(counts, Arc::clone(&current));
+    let tls = current
+        .server_config()
+        .map_err(|error| Failure::Config(format!("TLS cannot be served: {error}")))?;
+    let metrics = Metrics::new(counts, current);
     tasks.start(
         "admin HTTP",
         admin::serve(
@@ -101,7 +104,7 @@ async fn run(config: InjectorConfig, file: ConfigFile) -> Result<(), Failure> {
     let (close, closing) = watch::channel(false);
     let serving = server::serve(
         Box::pin(tcp_connections(listener)),
-        current,
+        tls,
         server::routes(injector),
         closing,
     );

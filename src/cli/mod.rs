@@ -208,6 +208,7 @@ impl ServeOptions {
             admin_listen: self.admin_listen.clone(),
             log_format: self.log_format,
             without_store_files: false,
+            memory_limit_bytes: app::memory_limit_bytes(),
         };
         config::load(&flags, &|name| env::var_os(name))
     }

@@ -46,6 +46,8 @@ pub struct Flags {
     pub log_format: Option<LogFormat>,
     /// The files that the store needs lie elsewhere: they are not looked at.
     pub without_store_files: bool,
+    /// What this process may use, if that is known: the default bounds of stores keep within it.
+    pub memory_limit_bytes: Option<u64>,
 }
 
 /// Reads and validates the configuration that flags, `environment` (a variable's name → its value)
@@ -131,6 +133,7 @@ fn overrides(
             url: store_url,
             password: store_password(environment, scope),
             files,
+            memory_limit_bytes: flags.memory_limit_bytes,
         },
         grpc: grpc.and_then(|(source, text)| {
             let addresses = text

@@ -38,14 +38,15 @@ pub(super) fn wish(annotations: &Map<String, Value>) -> Result<Wish, Refused> {
     }
 }
 
-/// The sidecar as this pod wants it, and the policy that it names. All faults make one message.
+/// What is configured, as far as annotations say nothing else. All faults make one message.
 pub(super) fn apply(
     annotations: &Map<String, Value>,
     sidecar: &Sidecar,
-) -> Result<(Sidecar, Option<String>), Refused> {
+) -> Result<Wanted, Refused> {
     let mut wanted = Wanted {
         sidecar: sidecar.clone(),
         policy: None,
+        names_store: false,
     };
     let mut faults: Vec<(Refusal, String)> = Vec::new();
     let ours = annotations.iter().filter(|(name, value)| {
@@ -74,7 +75,7 @@ pub(super) fn apply(
         faults.extend(wanted.contradictions());
     }
     match faults.first() {
-        None => Ok((wanted.sidecar, wanted.policy)),
+        None => Ok(wanted),
         Some((reason, _)) => {
             let messages: Vec<&str> = faults.iter().map(|(_, text)| text.as_str()).collect();
             Err(Refused::new(*reason, messages.join("; ")))
@@ -82,9 +83,13 @@ pub(super) fn apply(
     }
 }
 
-struct Wanted {
-    sidecar: Sidecar,
-    policy: Option<String>,
+/// The sidecar that a pod wants.
+pub(super) struct Wanted {
+    pub(super) sidecar: Sidecar,
+    /// The name of one.
+    pub(super) policy: Option<String>,
+    /// An annotation says where the store is.
+    pub(super) names_store: bool,
 }
 
 struct Kind {
@@ -104,6 +109,7 @@ const KINDS: [Kind; 12] = [
         name: "dedupd.io/store-secret",
         read: |wanted, text| {
             wanted.sidecar.store.url = Some(StoreSource::Secret(secret_key(text)?));
+            wanted.names_store = true;
             Ok(())
         },
     },

@@ -4,7 +4,7 @@ use json_patch::{AddOperation, Patch, PatchOperation, jsonptr::PointerBuf};
 use serde_json::{Value, json};
 
 use super::{
-    annotations::{self, INJECTED, Wish},
+    annotations::{self, INJECTED, Wanted, Wish},
     outcome::{Injection, Outcome, Refusal, Refused, Skip},
     pod::{List, Pod, items, name},
     sidecar::{self, ADDRESS_VARIABLE, CONTAINER, FILES_VOLUME, SOCKET_FOLDER, SOCKET_VOLUME},
@@ -55,9 +55,13 @@ fn decide(pod: &Value, configured: &Sidecar, ask: Ask) -> Result<Result<Injectio
     if let Some((_, skip)) = skips.into_iter().find(|(holds, _)| *holds) {
         return Ok(Err(skip));
     }
-    let (wanted, policy_name) = annotations::apply(&annotations, configured)?;
-    let mut warnings = Vec::new();
-    let policy = policy(&wanted, policy_name.as_deref(), &mut warnings)?;
+    let Wanted {
+        sidecar: mut wanted,
+        policy: policy_name,
+        names_store,
+    } = annotations::apply(&annotations, configured)?;
+    let policy = policy(configured, policy_name.as_deref())?;
+    let warnings = choose_store(&mut wanted, names_store, policy)?;
     refuse_taken(&pod, &wanted)?;
     let patch = patch(&pod, &wanted, policy.map(|policy| policy.text.as_str()));
     Ok(Ok(Injection { patch, warnings }))
@@ -65,39 +69,57 @@ fn decide(pod: &Value, configured: &Sidecar, ask: Ask) -> Result<Result<Injectio
 
 /// `None`: the namespaces that are built in.
 fn policy<'s>(
-    wanted: &'s Sidecar,
+    configured: &'s Sidecar,
     named: Option<&str>,
-    warnings: &mut Vec<String>,
 ) -> Result<Option<&'s PolicyText>, Refused> {
     let name = named.unwrap_or(DEFAULT_POLICY);
-    let policy = wanted.policies.get(name);
-    if policy.is_none() && (named.is_some() || !wanted.policies.is_empty()) {
-        let known: Vec<&str> = wanted.policies.keys().map(String::as_str).collect();
-        let known = match known.as_slice() {
-            [] => "none but the namespaces that are built in: leave it out".to_owned(),
-            known => known.join(", "),
-        };
-        let shown: String = name.chars().take(64).collect();
-        return Err(Refused::new(
-            Refusal::UnknownPolicy,
-            format!("dedupd.io/config: there is no policy {shown:?}; there are {known}"),
-        ));
+    let policy = configured.policies.get(name);
+    if policy.is_some() || (named.is_none() && configured.policies.is_empty()) {
+        return Ok(policy);
     }
-    if wanted.store.url.is_none() {
-        match policy.map(|policy| &policy.without_store) {
-            Some(WithoutStore::OwnStore) => {}
-            None | Some(WithoutStore::InMemory) => warnings.push(
-                "dedupd: no store is named: this pod decides alone, in its memory; name a Secret that holds the URL of a Redis in dedupd.io/store-secret".to_owned(),
-            ),
-            Some(WithoutStore::Refused(why)) => {
+    let known: Vec<&str> = configured.policies.keys().map(String::as_str).collect();
+    let known = match known.as_slice() {
+        [] => "none but the namespaces that are built in: leave it out".to_owned(),
+        known => known.join(", "),
+    };
+    let shown: String = name.chars().take(64).collect();
+    Err(Refused::new(
+        Refusal::UnknownPolicy,
+        format!("dedupd.io/config: there is no policy {shown:?}; there are {known}"),
+    ))
+}
+
+/// The annotation's, or the policy's own, or the one that is configured for all.
+fn choose_store(
+    wanted: &mut Sidecar,
+    is_annotated: bool,
+    policy: Option<&PolicyText>,
+) -> Result<Vec<String>, Refused> {
+    match policy.map(|policy| &policy.without_store) {
+        Some(WithoutStore::OwnStore) => {
+            if !is_annotated {
+                wanted.store.url = None;
+            }
+        }
+        None | Some(WithoutStore::InMemory) => {
+            if wanted.store.url.is_none() {
+                return Ok(vec![
+                    "dedupd: no store is named: this pod decides alone, in its memory; name a Secret that holds the URL of a Redis in dedupd.io/store-secret".to_owned(),
+                ]);
+            }
+        }
+        Some(WithoutStore::Refused(why)) => {
+            if wanted.store.url.is_none() {
                 return Err(Refused::new(
                     Refusal::StoreNeeded,
-                    format!("policy {name:?} needs a store: name a Secret that holds its URL in dedupd.io/store-secret ({why})"),
+                    format!(
+                        "the policy needs a store: name a Secret that holds its URL in dedupd.io/store-secret ({why})"
+                    ),
                 ));
             }
         }
     }
-    Ok(policy)
+    Ok(Vec::new())
 }
 
 /// What the sidecar brings must not be there already.

@@ -70,7 +70,8 @@ impl Current {
         Ok(())
     }
 
-    pub fn is_set(&self) -> bool {
+    #[cfg(test)]
+    fn is_set(&self) -> bool {
         self.key.load().is_some()
     }
 
@@ -90,14 +91,13 @@ impl Current {
         self.errors.load(Ordering::Relaxed)
     }
 
-    pub(super) fn server_config(self: &Arc<Self>) -> Arc<ServerConfig> {
+    pub fn server_config(self: &Arc<Self>) -> Result<Arc<ServerConfig>, rustls::Error> {
         let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .expect("ring knows the default versions of TLS")
+            .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_cert_resolver(Arc::clone(self) as Arc<dyn ResolvesServerCert>);
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Arc::new(config)
+        Ok(Arc::new(config))
     }
 }
 

@@ -28,10 +28,9 @@ use tokio::{
     sync::{Semaphore, watch},
     time,
 };
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::{TlsAcceptor, rustls::ServerConfig};
 
 use super::{
-    certificate::Current,
     events::Events,
     metrics::{Counts, Decision, Metrics},
     review::Review,
@@ -198,11 +197,11 @@ pub fn admin_routes(metrics: Metrics, ready: Arc<Ready>) -> Router {
 /// Answers until it is told to close; then what is open has a little time.
 pub async fn serve(
     mut incoming: impl Stream<Item = TcpStream> + Unpin,
-    certificate: Arc<Current>,
+    tls: Arc<ServerConfig>,
     routes: Router,
     mut closing: watch::Receiver<bool>,
 ) {
-    let acceptor = TlsAcceptor::from(certificate.server_config());
+    let acceptor = TlsAcceptor::from(tls);
     let mut connections = FuturesUnordered::new();
     let closed = closing.clone();
     loop {

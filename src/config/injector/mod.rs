@@ -128,7 +128,7 @@ pub struct PolicyText {
 /// What a policy means in a pod for which no store is named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WithoutStore {
-    /// It names one itself.
+    /// It names one itself, which goes before the one of all policies.
     OwnStore,
     /// Each pod decides alone.
     InMemory,

@@ -50,34 +50,38 @@ pub(super) fn policies(
     policies
 }
 
+/// Valid beside the store that is configured here, or its own, or one that an annotation names.
 fn without_store(text: &str, store: &Store) -> Result<WithoutStore, Vec<String>> {
-    let named = store.url.as_ref().map(|source| match source {
-        StoreSource::Url(url) => url.as_str(),
-        StoreSource::Secret(_) => FROM_A_SECRET,
-    });
     let says_password = store.password.is_some();
-    let refusal = |errors: ConfigErrors| -> Vec<String> {
-        errors.0.iter().map(ToString::to_string).collect()
-    };
-    match load(text, named, says_password) {
-        Ok(config) => {
-            if !says_password && holds_password(&config) {
-                return Err(vec![
-                    "store.url holds a password, which everyone who may read a pod could read: put the URL into a Secret and name it in sidecar.store.secret".to_owned(),
-                ]);
-            }
-            Ok(match config.store.url {
-                StoreUrl::Memory => WithoutStore::InMemory,
-                StoreUrl::Redis(_) => WithoutStore::OwnStore,
-            })
-        }
-        // An annotation of the pod may name the store.
-        Err(errors) if named.is_none() => match load(text, Some(FROM_A_SECRET), says_password) {
-            Ok(_) => Ok(WithoutStore::Refused(refusal(errors).join("; "))),
-            Err(errors) => Err(refusal(errors)),
-        },
-        Err(errors) => Err(refusal(errors)),
+    let own = load(text, None, false);
+    if own.as_ref().is_ok_and(holds_password) {
+        return Err(vec![
+            "store.url holds a password, which everyone who may read a pod could read: put the URL into a Secret and name it in sidecar.store.secret".to_owned(),
+        ]);
     }
+    if names_redis(&own) || (says_password && names_redis(&load(text, None, true))) {
+        return Ok(WithoutStore::OwnStore);
+    }
+    let url = match &store.url {
+        Some(StoreSource::Url(url)) => url,
+        Some(StoreSource::Secret(_)) | None => FROM_A_SECRET,
+    };
+    match (load(text, Some(url), says_password), own) {
+        (Ok(_), Ok(_)) => Ok(WithoutStore::InMemory),
+        (Ok(_), Err(errors)) => Ok(WithoutStore::Refused(messages(&errors).join("; "))),
+        (Err(errors), _) => Err(messages(&errors)),
+    }
+}
+
+fn names_redis(loaded: &Result<Config, ConfigErrors>) -> bool {
+    match loaded {
+        Ok(config) => config.store.url != StoreUrl::Memory,
+        Err(_) => false,
+    }
+}
+
+fn messages(errors: &ConfigErrors) -> Vec<String> {
+    errors.0.iter().map(ToString::to_string).collect()
 }
 
 fn load(text: &str, store_url: Option<&str>, says_password: bool) -> Result<Config, ConfigErrors> {

@@ -153,12 +153,17 @@ fn what_a_policy_means_without_a_store() {
     let refused = |found: &WithoutStore| matches!(found, WithoutStore::Refused(why) if why.contains("local needs a store"));
     let local = POLICY.replace("closed", "local");
     check("{}", POLICY, in_memory);
-    check("{ url: 'redis://redis' }", POLICY, own_store);
-    check("{ secret: redis }", &local, own_store);
+    check("{ url: 'redis://redis' }", POLICY, in_memory);
+    check("{ secret: redis }", &local, refused);
     check("{}", &local, refused);
     check(
         "{}",
         &POLICY.replacen('{', "{ store: { url: 'redis://redis', budget: 20ms },", 1),
+        own_store,
+    );
+    check(
+        "{ url: 'redis://app@other', password: { secret: redis } }",
+        &POLICY.replacen('{', "{ store: { url: 'redis://app@redis' },", 1),
         own_store,
     );
 }

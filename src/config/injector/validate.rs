@@ -360,7 +360,11 @@ fn warnings(sidecar: &Sidecar) -> Vec<String> {
             "sidecar.store: names no store: each pod decides alone, in its memory, unless its annotation names a Secret".to_owned(),
         );
     }
-    for (name, policy) in &sidecar.policies {
+    let unnamed = sidecar
+        .policies
+        .iter()
+        .filter(|_| sidecar.store.url.is_none());
+    for (name, policy) in unnamed {
         match policy.without_store {
             WithoutStore::OwnStore => {}
             WithoutStore::InMemory => warnings.push(format!(
