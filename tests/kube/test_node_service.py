@@ -39,6 +39,20 @@ def everything(node):
     return set(text.splitlines())
 
 
+def wait_for_nothing_but(node, before):
+    left = set()
+
+    def is_gone():
+        nonlocal left
+        left = everything(node) - before
+        return not left
+
+    try:
+        servers.wait_until(is_gone, "what was installed is gone")
+    except AssertionError:
+        raise AssertionError(f"left behind: {sorted(left)}") from None
+
+
 @pytest.fixture(scope="module")
 def before(node):
     node.make_namespace(RELEASE_NAMESPACE)
@@ -141,4 +155,4 @@ def test_an_upgrade_with_another_width_stops_while_the_old_pods_serve(service):
 
 def test_uninstall_leaves_nothing_behind(service, before):
     service.helm("uninstall", "dedupd", "--wait", "--timeout", "60s")
-    servers.wait_until(lambda: everything(service) <= before, "what was installed is gone")
+    wait_for_nothing_but(service, before)

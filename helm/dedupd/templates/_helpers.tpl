@@ -86,14 +86,13 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
-{{/* The policy of a name, with a bound on what claims take; takes (dict "root" $ "name" "default" "values" .Values.sidecar). */}}
+{{/* The policy of a name; takes (dict "root" $ "name" "default"). */}}
 {{- define "dedupd.policy" -}}
 {{- $policy := deepCopy (index .root.Values.policies .name | default dict) -}}
 {{- if not $policy.namespaces -}}
 {{- $policy = merge $policy (.root.Files.Get "files/built_in.yaml" | fromYaml) -}}
 {{- end -}}
-{{- $memory := .values.claimsMemory -}}
-{{- toYaml (merge $policy (dict "store" (dict "max_memory" $memory "max_local_memory" $memory))) -}}
+{{- toYaml $policy -}}
 {{- end }}
 
 {{- define "dedupd.check" -}}

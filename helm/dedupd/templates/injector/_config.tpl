@@ -36,6 +36,6 @@ sidecar:
   policies:
     {{- range $name, $_ := .Values.policies }}
     {{ $name }}: |
-      {{- include "dedupd.policy" (dict "root" $ "name" $name "values" $.Values.sidecar) | nindent 6 }}
+      {{- include "dedupd.policy" (dict "root" $ "name" $name) | nindent 6 }}
     {{- end }}
 {{- end }}

@@ -10,7 +10,7 @@ listen:
     client_ca_file: /tls/ca.crt
     {{- end }}
   {{- end }}
-{{ include "dedupd.policy" (dict "root" . "name" "default" "values" .Values.service) }}
+{{ include "dedupd.policy" (dict "root" . "name" "default") }}
 {{- end }}
 
 {{- define "dedupd.storeEnv" -}}
