@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{
     annotations::{self, INJECTED, Wanted, Wish},
     outcome::{Injection, Outcome, Refusal, Refused, Skip},
-    pod::{List, Pod, items, name},
+    pod::{List, Pod, is_mesh_proxy, items, name, named},
     sidecar::{self, ADDRESS_VARIABLE, CONTAINER, FILES_VOLUME, SOCKET_FOLDER, SOCKET_VOLUME},
 };
 use crate::config::injector::{DEFAULT_POLICY, Grpc, PolicyText, Sidecar, WithoutStore};
@@ -39,15 +39,12 @@ fn decide(pod: &Value, configured: &Sidecar, ask: Ask) -> Result<Result<Injectio
         (Wish::Unsaid, Ask::Annotated) => return Ok(Err(Skip::AnnotationAbsent)),
         (Wish::Unsaid, Ask::All) | (Wish::Enabled, _) => {}
     }
-    let has_sidecar = pod
-        .list(List::InitContainers)
-        .iter()
-        .any(|container| container["name"] == CONTAINER);
+    if let Some(injected) = annotations.get(INJECTED).and_then(Value::as_str)
+        && let Some(place) = pod.sidecar_place()
+    {
+        return Ok(complete(&pod, injected, place));
+    }
     let skips = [
-        (
-            has_sidecar && annotations.contains_key(INJECTED),
-            Skip::AlreadyInjected,
-        ),
         (annotations.contains_key(MIRROR), Skip::MirrorPod),
         (pod.uses_host_network(), Skip::HostNetwork),
         (pod.is_for_windows(), Skip::Windows),
@@ -170,32 +167,30 @@ fn refuse_taken(pod: &Pod<'_>, wanted: &Sidecar) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Containers before the sidecar's own place keep their indices; it is inserted last.
+/// What containers lack that another injector has put into the pod after us.
+fn complete(pod: &Pod<'_>, injected: &str, place: usize) -> Result<Injection, Skip> {
+    let injected: Value = serde_json::from_str(injected).unwrap_or_default();
+    let Some(address) = injected["address"].as_str() else {
+        return Err(Skip::AlreadyInjected);
+    };
+    let has_socket = pod.has_volume(SOCKET_VOLUME);
+    let mut operations = Operations::default();
+    operations.reach(pod, place + 1, address, has_socket);
+    if operations.0.is_empty() {
+        return Err(Skip::AlreadyInjected);
+    }
+    Ok(Injection {
+        patch: Patch(operations.0),
+        warnings: Vec::new(),
+    })
+}
+
 fn patch(pod: &Pod<'_>, wanted: &Sidecar, policy: Option<&str>) -> Patch {
     let mut operations = Operations::default();
     let address = sidecar::address(wanted);
     let place = pod.place();
-    let mut own_address = Vec::new();
-    for (list, index, container) in pod.containers() {
-        if list == List::InitContainers && index < place {
-            continue;
-        }
-        let path = ["spec".to_owned(), list.key().to_owned(), index.to_string()];
-        let has_own = items(container, "env")
-            .iter()
-            .any(|variable| variable["name"] == ADDRESS_VARIABLE);
-        if has_own {
-            own_address.push(name(container));
-        } else {
-            let variable = json!({ "name": ADDRESS_VARIABLE, "value": address });
-            // First, so that those behind it may refer to it.
-            operations.insert(&path, "env", &container["env"], "0", variable);
-        }
-        if wanted.grpc == Grpc::Socket {
-            let mounts = &container["volumeMounts"];
-            operations.insert(&path, "volumeMounts", mounts, "-", sidecar::app_mount());
-        }
-    }
+    // Before the sidecar is inserted, so that indices are those of the pod as it came.
+    let own_address = operations.reach(pod, place, &address, wanted.grpc == Grpc::Socket);
     let spec = ["spec".to_owned()];
     let volumes = sidecar::volumes(wanted);
     match pod.volumes() {
@@ -242,6 +237,38 @@ fn patch(pod: &Pod<'_>, wanted: &Sidecar, policy: Option<&str>) -> Patch {
 struct Operations(Vec<PatchOperation>);
 
 impl Operations {
+    /// Lets all containers but the first `skipped` init containers reach the sidecar at `address`.
+    /// Returns all that say themselves where it is.
+    fn reach<'v>(
+        &mut self,
+        pod: &Pod<'v>,
+        skipped: usize,
+        address: &str,
+        over_socket: bool,
+    ) -> Vec<&'v str> {
+        let mut own_address = Vec::new();
+        for (list, index, container) in pod.containers() {
+            let has_own = named(items(container, "env"), ADDRESS_VARIABLE);
+            if has_own {
+                own_address.push(name(container));
+            }
+            if (list == List::InitContainers && index < skipped) || is_mesh_proxy(container) {
+                continue;
+            }
+            let path = ["spec", list.key(), &index.to_string()].map(str::to_owned);
+            if !has_own {
+                let variable = json!({ "name": ADDRESS_VARIABLE, "value": address });
+                // First, so that those behind it may refer to it.
+                self.insert(&path, "env", &container["env"], "0", variable);
+            }
+            let mounts = &container["volumeMounts"];
+            if over_socket && !named(items(container, "volumeMounts"), SOCKET_VOLUME) {
+                self.insert(&path, "volumeMounts", mounts, "-", sidecar::app_mount());
+            }
+        }
+        own_address
+    }
+
     fn add(&mut self, parent: &[String], path: &[&str], value: Value) {
         let tokens = parent
             .iter()

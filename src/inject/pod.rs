@@ -2,7 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use super::outcome::{Refusal, Refused};
+use super::{
+    outcome::{Refusal, Refused},
+    sidecar::CONTAINER,
+};
 
 /// Where containers stand in a pod's spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,13 +28,12 @@ pub(super) struct Pod<'v> {
     root: &'v Value,
 }
 
-/// The native sidecars of meshes: what starts before them is not in the mesh yet.
-const MESH_PROXIES: [&str; 5] = [
+/// As native sidecars: what starts before them is not in the mesh yet. They need no address.
+const MESH_PROXIES: [&str; 4] = [
     "istio-proxy",
     "linkerd-proxy",
     "kuma-sidecar",
     "consul-dataplane",
-    "osm-proxy",
 ];
 
 impl<'v> Pod<'v> {
@@ -99,6 +101,18 @@ impl<'v> Pod<'v> {
         volumes.map_or(&[], Vec::as_slice)
     }
 
+    pub(super) fn has_volume(&self, name: &str) -> bool {
+        named(self.volumes(), name)
+    }
+
+    /// Of the sidecar that was injected, among the init containers.
+    pub(super) fn sidecar_place(&self) -> Option<usize> {
+        let containers = self.list(List::InitContainers);
+        containers
+            .iter()
+            .position(|container| container["name"] == CONTAINER)
+    }
+
     pub(super) fn uses_host_network(&self) -> bool {
         self.root["spec"]["hostNetwork"] == true
     }
@@ -111,17 +125,23 @@ impl<'v> Pod<'v> {
     /// Where the sidecar goes among the init containers: first, or next to the last proxy of a mesh,
     /// so that it can be probed and reaches its store through the mesh.
     pub(super) fn place(&self) -> usize {
-        let is_proxy = |container: &Value| {
-            container["restartPolicy"] == "Always"
-                && MESH_PROXIES.iter().any(|proxy| container["name"] == *proxy)
-        };
-        let last = self.list(List::InitContainers).iter().rposition(is_proxy);
+        let is_native =
+            |container: &Value| container["restartPolicy"] == "Always" && is_mesh_proxy(container);
+        let last = self.list(List::InitContainers).iter().rposition(is_native);
         last.map_or(0, |index| index + 1)
     }
 }
 
 pub(super) fn name(item: &Value) -> &str {
     item["name"].as_str().unwrap_or("without a name")
+}
+
+pub(super) fn named(items: &[Value], name: &str) -> bool {
+    items.iter().any(|item| item["name"] == name)
+}
+
+pub(super) fn is_mesh_proxy(container: &Value) -> bool {
+    MESH_PROXIES.iter().any(|proxy| container["name"] == *proxy)
 }
 
 /// The items of a list that may be absent.
