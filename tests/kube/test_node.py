@@ -47,6 +47,14 @@ def values(window="2s", guard="200ms", **injector):
 
 def upgrade(node, values):
     node.helm("upgrade", "--install", "dedupd", CHART, "--wait", "--timeout", "60s", values=values)
+    wait_for_the_old(node)
+
+
+def wait_for_the_old(node):
+    """Injectors that stop answer on for a moment, by what they know."""
+    selector = "app.kubernetes.io/component=injector"
+    command = ["pods", "-n", RELEASE_NAMESPACE, "-l", selector]
+    servers.wait_until(lambda: len(node.get(*command)["items"]) == 2, "the old injectors are gone")
 
 
 def pods(node, app, namespace=APPS):
@@ -320,9 +328,7 @@ def test_without_an_injector_fail_blocks_the_pods_that_ask_and_no_others(release
         ),
         "the ReplicaSet says why",
     )
-    upgrade(release, values())
     release.kubectl("scale", "-n", RELEASE_NAMESPACE, "deployment/dedupd-injector", "--replicas=2")
-    rolled_out(release, "dedupd-injector", RELEASE_NAMESPACE)
     rolled_out(release, "waiting")
     release.kubectl("delete", "-n", APPS, "deployment/waiting", "--wait=false")
 
@@ -370,6 +376,7 @@ def test_an_upgrade_with_another_width_stops_a_rollout_while_the_old_pods_work(c
     done = records(consumers)["confirmed"]
     servers.wait_until(lambda: records(consumers)["confirmed"] > done, "the old ones work")
     consumers.helm("rollback", "dedupd", "--wait", "--timeout", "60s")
+    wait_for_the_old(consumers)
     consumers.kubectl("rollout", "restart", "-n", APPS, "deployment/consumer")
     rolled_out(consumers, "consumer")
 
