@@ -2,7 +2,6 @@
 and the dashboard are about happens to it."""
 
 import json
-import ssl
 import threading
 import time
 import urllib.parse
@@ -12,8 +11,8 @@ import uuid
 import grpc
 import yaml
 
-import cluster
 from cluster import servers
+from injector import Injector
 
 from dedupd.v1 import dedup_pb2, dedup_pb2_grpc, event_pb2  # made by servers
 
@@ -130,54 +129,6 @@ class Load(threading.Thread):
         for asset, place in places:
             ping = event_pb2.Ping(asset_id=asset, lat_lng=place)
             yield event_pb2.Event(ping=ping, occurred_at_unix_nanos=now_ns)
-
-
-class Injector:
-    """`dedupd webhook`, with a certificate from files."""
-
-    def __init__(self, directory):
-        certificate, key = directory / "tls.crt", directory / "tls.key"
-        command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt"]
-        command += ["ec_paramgen_curve:prime256v1", "-nodes", "-days", "20", "-subj", "/CN=localhost"]
-        cluster.run([*command, "-keyout", key, "-out", certificate])
-        self.port, admin = servers.free_port(), servers.free_port()
-        self.admin = f"127.0.0.1:{admin}"
-        config = {
-            "listen": f"127.0.0.1:{self.port}",
-            "admin_listen": self.admin,
-            "tls": {"files": {"cert": str(certificate), "key": str(key)}},
-            "events": False,
-        }
-        file = directory / "injector.yaml"
-        file.write_text(yaml.safe_dump(config))
-        command = [servers.DEDUPD, "webhook", "--config", file]
-        self.process = servers.Process(command, directory, "injector")
-        servers.wait_until(lambda: servers.listens(admin) or not self.process.runs(), "it listens")
-        assert self.process.runs(), self.process.log()
-
-    def review(self, **annotations):
-        annotations = {f"dedupd.io/{name}": value for name, value in annotations.items()}
-        meta = {"name": "app", "annotations": annotations}
-        container = {"name": "app", "image": "app"}
-        pod = {"metadata": meta, "spec": {"containers": [container]}}
-        request = {
-            "uid": str(uuid.uuid4()),
-            "kind": {"group": "", "version": "v1", "kind": "Pod"},
-            "resource": {"group": "", "version": "v1", "resource": "pods"},
-            "namespace": "shop",
-            "operation": "CREATE",
-            "userInfo": {},
-            "object": {"apiVersion": "v1", "kind": "Pod"} | pod,
-        }
-        body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-        context = ssl._create_unverified_context()
-        post = urllib.request.Request(
-            f"https://127.0.0.1:{self.port}/mutate",
-            json.dumps(body).encode(),
-            {"Content-Type": "application/json"},
-        )
-        with urllib.request.urlopen(post, timeout=5, context=context) as answer:
-            return json.load(answer)["response"]
 
 
 class LoadedFleet:
