@@ -69,7 +69,7 @@ fn rewrite_document(
         out.push_str(document);
         return Ok(());
     }
-    let body = serde_saphyr::to_string_with_options(
+    let written = serde_saphyr::to_string_with_options(
         &value,
         // A reader of YAML 1.1, as kubectl is, must find the same text in every text.
         serde_saphyr::ser_options! { prefer_block_scalars: true },
@@ -79,8 +79,12 @@ fn rewrite_document(
         message: error.to_string(),
     })?;
     out.push_str(&document[..head]);
-    out.push_str(&body);
-    if !body.ends_with('\n') {
+    if is_marker(body, "---") {
+        // Its line holds content, too.
+        out.push_str("---\n");
+    }
+    out.push_str(&written);
+    if !written.ends_with('\n') {
         out.push('\n');
     }
     if document.lines().any(|line| is_marker(line, "...")) {

@@ -131,14 +131,15 @@ pub async fn send(mut queue: mpsc::Receiver<Event>, api: Api, clock: Clock, coun
 }
 
 fn body(event: &Event, clock: &Clock) -> Value {
-    let now = jiff::Timestamp::from_nanosecond(i128::from(clock.now().unix_nanos()));
+    let now_ns = clock.now().unix_nanos();
+    let now = jiff::Timestamp::from_nanosecond(i128::from(now_ns));
     let mut note = event.note.clone();
     note.truncate(note.floor_char_boundary(MAX_NOTE_BYTES));
     json!({
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
         "metadata": {
-            "generateName": format!("{}.", event.owner["name"].as_str().unwrap_or("pod")),
+            "name": format!("{}.{now_ns:x}", event.owner["name"].as_str().unwrap_or("pod")),
             "namespace": event.namespace,
         },
         "eventTime": now.map(|now| format!("{now:.6}")).unwrap_or_default(),

@@ -25,6 +25,8 @@ mod plan;
 
 /// Between two looks, so often that a caBundle that an upgrade has emptied is back in seconds.
 const LOOK: Duration = Duration::from_secs(10);
+/// After the Secret was written, by this instance or another one.
+const SOON: Duration = Duration::from_millis(200);
 /// Looks in the time that a certificate is valid, at least.
 const LOOKS: u32 = 30;
 
@@ -46,6 +48,13 @@ enum Fault {
     Certificate(String),
 }
 
+/// When to look again.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    Soon,
+    Later,
+}
+
 impl SelfMaker {
     /// Keeps the certificate valid and trusted, for ever.
     pub async fn keep(self) {
@@ -53,11 +62,10 @@ impl SelfMaker {
         let mut last = None;
         let mut said = None;
         loop {
-            let fault = self
-                .look(&mut last)
-                .await
-                .err()
-                .map(|fault| fault.to_string());
+            let (next, fault) = match self.look(&mut last).await {
+                Ok(next) => (next, None),
+                Err(fault) => (Next::Later, Some(fault.to_string())),
+            };
             if let Some(message) = &fault {
                 self.current.failed();
                 if said != fault {
@@ -65,12 +73,15 @@ impl SelfMaker {
                 }
             }
             said = fault;
-            time::sleep(pause).await;
+            match next {
+                Next::Soon => time::sleep(SOON).await,
+                Next::Later => time::sleep(pause).await,
+            }
         }
     }
 
     /// `last` is what the Secret held when it was looked at last.
-    async fn look(&self, last: &mut Option<Kept>) -> Result<(), Fault> {
+    async fn look(&self, last: &mut Option<Kept>) -> Result<Next, Fault> {
         let secret = match self.api.get(&self.secret_path()).await {
             Ok(secret) => Some(secret),
             Err(error) if error.is(StatusCode::NOT_FOUND) => None,
@@ -83,7 +94,8 @@ impl SelfMaker {
                 Some(kept) => kept,
                 None => self.fresh()?,
             };
-            return self.write(secret.as_ref(), &kept).await;
+            self.write(secret.as_ref(), &kept).await?;
+            return Ok(Next::Soon);
         };
         if last.as_ref().map(|last| &last.served) != Some(&kept.served) {
             self.current
@@ -95,25 +107,32 @@ impl SelfMaker {
         let was_trusted = self.have_trusted(&kept.bundle).await?;
         self.ready.trusted();
         let facts = certificate::facts(&kept.served.certificate).map_err(Fault::Certificate)?;
-        let now_s = self.clock.now().unix_nanos() / 1_000_000_000;
+        let now_s = self.now_s();
         match plan::step(&kept, &facts, &self.names(), self.config.validity, now_s) {
-            Step::Nothing => Ok(()),
+            Step::Nothing => {}
             Step::Prepare => {
                 let (authority, pair) = self.make()?;
                 tracing::info!("a new certificate is made; its authority is trusted first");
                 let prepared = kept.prepare(&authority, pair, now_s);
                 self.write(secret.as_ref(), &prepared).await?;
-                self.have_trusted(&prepared.bundle).await?;
-                Ok(())
+                return Ok(Next::Soon);
             }
-            Step::Promote if was_trusted => self.write(secret.as_ref(), &kept.promote()).await,
-            Step::Promote => Ok(()),
+            Step::Promote if was_trusted => {
+                self.write(secret.as_ref(), &kept.promote(now_s)).await?;
+                return Ok(Next::Soon);
+            }
+            Step::Promote => {}
         }
+        Ok(Next::Later)
     }
 
     fn make(&self) -> Result<(String, Pair), Fault> {
         certificate::make(&self.names(), self.config.validity, self.clock.now())
             .map_err(Fault::Certificate)
+    }
+
+    fn now_s(&self) -> i64 {
+        self.clock.now().unix_nanos() / 1_000_000_000
     }
 
     fn fresh(&self) -> Result<Kept, Fault> {
@@ -122,6 +141,7 @@ impl SelfMaker {
             bundle,
             served,
             next: None,
+            since_s: self.now_s(),
         })
     }
 
@@ -227,7 +247,8 @@ impl SelfMaker {
     }
 }
 
-const NEXT_SINCE: &str = "dedupd.io/next-since";
+/// When the last step was taken, in seconds since 1970.
+const SINCE: &str = "dedupd.io/since";
 
 /// What a Secret holds, if it can be served.
 fn kept_in(secret: &Value) -> Option<Kept> {
@@ -243,14 +264,15 @@ fn kept_in(secret: &Value) -> Option<Kept> {
         Current::default().change(&pair).ok()?;
         Some(pair)
     };
-    let since = secret["metadata"]["annotations"][NEXT_SINCE].as_str();
+    let since = secret["metadata"]["annotations"][SINCE].as_str();
     let since_s = since.and_then(|since| since.parse().ok()).unwrap_or(0);
     let bundle = text("ca.crt")?;
     certificate::facts(&bundle).ok()?;
     Some(Kept {
         bundle,
         served: pair("tls.crt", "tls.key")?,
-        next: pair("next.crt", "next.key").map(|pair| (pair, since_s)),
+        next: pair("next.crt", "next.key"),
+        since_s,
     })
 }
 
@@ -264,16 +286,9 @@ fn fill(secret: &mut Value, kept: &Kept) {
     if !secret["metadata"]["annotations"].is_object() {
         secret["metadata"]["annotations"] = json!({});
     }
-    match &kept.next {
-        Some((pair, since_s)) => {
-            secret["data"]["next.crt"] = encode(&pair.certificate);
-            secret["data"]["next.key"] = encode(&pair.key);
-            secret["metadata"]["annotations"][NEXT_SINCE] = since_s.to_string().into();
-        }
-        None => {
-            if let Some(annotations) = secret["metadata"]["annotations"].as_object_mut() {
-                annotations.remove(NEXT_SINCE);
-            }
-        }
+    secret["metadata"]["annotations"][SINCE] = kept.since_s.to_string().into();
+    if let Some(pair) = &kept.next {
+        secret["data"]["next.crt"] = encode(&pair.certificate);
+        secret["data"]["next.key"] = encode(&pair.key);
     }
 }

@@ -18,6 +18,7 @@ use axum::{
     routing::{get, post},
 };
 use futures_util::{Stream, StreamExt, stream::FuturesUnordered};
+use http_body_util::LengthLimitError;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
@@ -86,12 +87,7 @@ impl Injector {
                 let message = format!("the body did not come within {} s\n", READ_TIME.as_secs());
                 (StatusCode::REQUEST_TIMEOUT, message)
             })?
-            .map_err(|error| {
-                let message = format!(
-                    "the body cannot be read, or has more than {MAX_BODY_BYTES} bytes: {error}\n"
-                );
-                (StatusCode::PAYLOAD_TOO_LARGE, message)
-            })?;
+            .map_err(unreadable)?;
         let begun = self.clock.monotonic();
         let review = Review::read(&body)
             .map_err(|malformed| (StatusCode::BAD_REQUEST, format!("{malformed}\n")))?;
@@ -108,6 +104,16 @@ impl Injector {
         self.counts.took(self.clock.monotonic() - begun);
         Ok(answer)
     }
+}
+
+fn unreadable(error: axum::Error) -> (StatusCode, String) {
+    let error = error.into_inner();
+    if error.is::<LengthLimitError>() {
+        let message = format!("the body has more than {MAX_BODY_BYTES} bytes\n");
+        return (StatusCode::PAYLOAD_TOO_LARGE, message);
+    }
+    let message = format!("the body cannot be read: {error}\n");
+    (StatusCode::BAD_REQUEST, message)
 }
 
 fn log(review: &Review, outcome: &Outcome) {

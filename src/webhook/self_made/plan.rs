@@ -10,8 +10,10 @@ pub(super) struct Kept {
     /// The authorities to trust, the newest first.
     pub(super) bundle: String,
     pub(super) served: Pair,
-    /// To be served once its authority is trusted, and when it was made, in seconds since 1970.
-    pub(super) next: Option<(Pair, i64)>,
+    /// To be served once its authority is trusted.
+    pub(super) next: Option<Pair>,
+    /// The last step, in seconds since 1970.
+    pub(super) since_s: i64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,16 +41,17 @@ impl Kept {
         Self {
             bundle: format!("{authority}{}", &self.bundle[..newest_end]),
             served: self.served.clone(),
-            next: Some((pair, now_s)),
+            next: Some(pair),
+            since_s: now_s,
         }
     }
 
-    pub(super) fn promote(&self) -> Self {
-        let next = self.next.as_ref().map(|(pair, _)| pair.clone());
+    pub(super) fn promote(&self, now_s: i64) -> Self {
         Self {
             bundle: self.bundle.clone(),
-            served: next.unwrap_or_else(|| self.served.clone()),
+            served: self.next.clone().unwrap_or_else(|| self.served.clone()),
             next: None,
+            since_s: now_s,
         }
     }
 }
@@ -62,20 +65,15 @@ pub(super) fn step(
     now_s: i64,
 ) -> Step {
     let seconds = |span: Duration| i64::try_from(span.as_secs()).unwrap_or(i64::MAX);
-    let settle_s = seconds(SETTLE.min(validity / SETTLE_PART));
-    if let Some((_, since_s)) = &kept.next {
-        return if now_s - since_s >= settle_s {
-            Step::Promote
-        } else {
-            Step::Nothing
-        };
-    }
-    let made_s = facts.not_before_s + seconds(BACKDATED);
-    if now_s - made_s < settle_s {
-        // Some instance may still serve the one before, whose authority would go.
+    if now_s - kept.since_s < seconds(SETTLE.min(validity / SETTLE_PART)) {
+        // The API server may not know the next authority yet; some instance may still serve what
+        // was served before.
         return Step::Nothing;
     }
-    let valid_s = facts.not_after_s - made_s;
+    if kept.next.is_some() {
+        return Step::Promote;
+    }
+    let valid_s = facts.not_after_s - facts.not_before_s - seconds(BACKDATED);
     let is_due = facts.not_after_s - now_s < seconds(validity / RENEWED_AT);
     let is_as_configured = (valid_s - seconds(validity)).abs() <= 1 && facts.names == names;
     if is_due || !is_as_configured {
@@ -105,6 +103,7 @@ mod tests {
             bundle: format!("A{END}"),
             served: pair("a"),
             next: None,
+            since_s: MADE_S,
         }
     }
 
@@ -139,6 +138,9 @@ mod tests {
         let prepared = kept.prepare(&format!("B{END}"), pair("b"), MADE_S + 60 * DAY);
         check(&prepared, name, VALIDITY, 60 * DAY + 59, Step::Nothing);
         check(&prepared, name, VALIDITY, 60 * DAY + 60, Step::Promote);
+        let promoted = prepared.promote(MADE_S + 60 * DAY + 60);
+        check(&promoted, name, VALIDITY / 2, 60 * DAY + 119, Step::Nothing);
+        check(&promoted, name, VALIDITY / 2, 60 * DAY + 120, Step::Prepare);
     }
 
     #[test]
@@ -147,10 +149,10 @@ mod tests {
         let prepared = first.prepare(&format!("B{END}"), pair("b"), 0);
         assert_eq!(prepared.bundle, format!("B{END}A{END}"));
         assert_eq!(prepared.served, pair("a"));
-        let promoted = prepared.promote();
+        let promoted = prepared.promote(1);
         assert_eq!(promoted.bundle, prepared.bundle);
         assert_eq!((&promoted.served, &promoted.next), (&pair("b"), &None));
-        let again = promoted.prepare(&format!("C{END}"), pair("c"), 0);
+        let again = promoted.prepare(&format!("C{END}"), pair("c"), 2);
         assert_eq!(again.bundle, format!("C{END}B{END}"));
         assert_eq!(again.served, pair("b"));
     }
