@@ -1,7 +1,7 @@
 {{- define "dedupd.serviceConfig" -}}
 listen:
-  grpc: [{{ printf "%s:%d" .Values.service.listenAddress (int .Values.service.grpcPort) | quote }}]
-  admin: {{ printf "%s:%d" .Values.service.listenAddress (int .Values.service.adminPort) | quote }}
+  grpc: ["[::]:{{ .Values.service.grpcPort }}"]
+  admin: "[::]:{{ .Values.service.adminPort }}"
   {{- if .Values.service.tlsSecret }}
   tls:
     cert_file: /tls/tls.crt
