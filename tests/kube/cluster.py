@@ -15,16 +15,11 @@ sys.path.insert(0, str(ROOT / "tests/consumers"))
 import servers  # noqa: E402
 
 CHART = ROOT / "helm/dedupd"
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "dedupd"
-VERSION = "1.36.3"
+# tests/kube/tools.sh gets and exports these.
+KUBERNETES = Path(os.environ["DEDUPD_TEST_KUBERNETES"])
+HELM = os.environ["DEDUPD_TEST_HELM"]
+VERSION = KUBERNETES.name.removeprefix("kubernetes-")
 RELEASE_NAMESPACE = "dedupd-system"
-
-
-def only(pattern):
-    """The one thing in the cache; tests/kube/tools.sh puts it there."""
-    found = sorted(CACHE.glob(pattern))
-    assert found, f"no {pattern} in {CACHE}: tests/run.sh makes it"
-    return found[-1]
 
 
 def run(command, text="", check=True, timeout_s=180, **options):
@@ -42,7 +37,7 @@ def run(command, text="", check=True, timeout_s=180, **options):
 
 def template(*arguments, values=None, check=True):
     """`helm template`, without a cluster: what it wrote."""
-    command = [only("helm-*/helm"), "template", "dedupd", CHART, "--namespace", RELEASE_NAMESPACE]
+    command = [HELM, "template", "dedupd", CHART, "--namespace", RELEASE_NAMESPACE]
     command += ["--kube-version", VERSION, "--values", "-", *arguments]
     return run(command, yaml.safe_dump(values or {}), check)
 
@@ -68,12 +63,12 @@ class Cluster:
     kubeconfig = None
 
     def kubectl(self, *arguments, text="", check=True, timeout_s=180):
-        command = [*self.prefix, CACHE / f"kubernetes-{VERSION}/kubectl"]
+        command = [*self.prefix, KUBERNETES / "kubectl"]
         command += ["--kubeconfig", self.kubeconfig, *arguments]
         return run(command, text, check, timeout_s)
 
     def helm(self, *arguments, values=None, check=True, timeout_s=300):
-        command = [*self.prefix, only("helm-*/helm"), "--kubeconfig", self.kubeconfig]
+        command = [*self.prefix, HELM, "--kubeconfig", self.kubeconfig]
         command += ["--namespace", RELEASE_NAMESPACE, *arguments]
         if values is not None:
             command += ["--values", "-"]
@@ -133,7 +128,7 @@ class ApiServer(Cluster):
         command += ["--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers]
         command += ["--initial-cluster", f"default={peers}"]
         self.processes = [servers.Process(command, directory, "etcd")]
-        command = [CACHE / f"kubernetes-{VERSION}/kube-apiserver", f"--etcd-servers={etcd_url}"]
+        command = [KUBERNETES / "kube-apiserver", f"--etcd-servers={etcd_url}"]
         command += ["--bind-address=127.0.0.1", f"--secure-port={self.port}", "--cert-dir=certs"]
         command += ["--advertise-address=192.0.2.10", "--service-cluster-ip-range=10.96.0.0/16"]
         command += ["--service-account-issuer=https://kubernetes.default.svc"]

@@ -169,12 +169,12 @@ class LoadedFleet:
             injector.review(**annotations)
             time.sleep(0.25)  # a rate, not a wait
         admitted = 'sum(dedupd_decisions_total{decision="ADMIT"})'
-        servers.wait_until(lambda: prometheus.value(admitted) > 1_000, "events are admitted")
+        servers.wait_until(lambda: prometheus.value(admitted) > 1_500, "events are admitted")
         redis.kill()
         degraded = 'min by () (dedupd_decisions_total{{exported_namespace="{}",reason="{}",pod=~"app-[01]"}})'
         for namespace, reason in [("crossings", "FAIL_OPEN"), ("orders", "FALLBACK")]:
             query = degraded.format(namespace, reason)
-            servers.wait_until(lambda query=query: prometheus.value(query) > 50, reason)
+            servers.wait_until(lambda query=query: prometheus.value(query) > 150, reason)
         redis.start()
         redis.client.config_set("maxmemory-policy", "allkeys-lru")
         double = "sum(dedupd_double_admissions_total)"

@@ -116,9 +116,9 @@ def test_draw(fleet):
     matplotlib.use("agg")
     from matplotlib import pyplot
 
-    columns = 3
+    columns = 4
     rows = math.ceil(len(PANELS) / columns)
-    figure, axes = pyplot.subplots(rows, columns, figsize=(15, 2.7 * rows), layout="constrained")
+    figure, axes = pyplot.subplots(rows, columns, figsize=(17, 2.6 * rows), layout="constrained")
     for axis in axes.flat[len(PANELS) :]:
         axis.axis("off")
     for panel, axis in zip(PANELS, axes.flat):

@@ -6,12 +6,40 @@ readonly crd_modules=(
     github.com/cert-manager/cert-manager@v1.21.2
 )
 
+# Packages that are missing: for an API server alone and for a node.
+missing_packages_for_kubernetes() {
+    local program package
+    while read -r program package; do
+        type -P "$program" >/dev/null || echo "$package"
+    done <<'END'
+etcd etcd-server
+promtool prometheus
+openssl openssl
+strip binutils
+END
+    [[ $with_node == true ]] || return 0
+    while read -r program package; do
+        type -P "$program" >/dev/null || echo "$package"
+    done <<'END'
+/usr/lib/cni/bridge containernetworking-plugins
+busybox busybox-static
+conntrack conntrack
+containerd containerd
+ip iproute2
+iptables iptables
+nsenter util-linux
+runc runc
+END
+}
+
 # Kubernetes' own programs, helm, and helm-docs, which writes the chart's README.
 install_kubernetes() {
-    tests/kube/node.sh build || return 1
+    DEDUPD_TEST_KUBERNETES=$(tests/kube/node.sh build) && export DEDUPD_TEST_KUBERNETES || return 1
     install_go_program helm "$helm_version" helm.sh/helm/v3/cmd/helm &&
         install_go_program helm-docs "$helm_docs_version" github.com/norwoodj/helm-docs/cmd/helm-docs &&
-        fetch_crds
+        fetch_crds || return 1
+    export DEDUPD_TEST_HELM=$cache/helm-$helm_version/helm
+    export DEDUPD_TEST_HELM_DOCS=$cache/helm-docs-$helm_docs_version/helm-docs
 }
 
 install_go_program() {
@@ -34,17 +62,18 @@ fetch_crds() {
         done
         chmod u+w "$directory"/* && touch "$directory/complete"
     fi
-    [[ $(find "$directory" -name '*.yaml' | wc -l) -ge 6 ]]
+    [[ $(find "$directory" -name '*.yaml' | wc -l) -ge 6 ]] || return 1
+    export DEDUPD_TEST_CRDS=$directory
 }
 
 test_chart() {
     step "The chart: rendered, refused, taken by an API server; alerts and dashboard"
     cargo build --locked --bin dedupd
-    "$DEDUPD_TEST_PYTHON" -m pytest -q -p no:cacheprovider tests/kube --ignore tests/kube/test_node.py
+    "$DEDUPD_TEST_PYTHON" -m pytest -q -p no:cacheprovider tests/kube --ignore-glob "*/test_node*.py"
 }
 
 test_node() {
     step "A Kubernetes node"
     cargo build --locked --bin dedupd
-    "$DEDUPD_TEST_PYTHON" -m pytest -q -p no:cacheprovider tests/kube/test_node.py
+    "$DEDUPD_TEST_PYTHON" -m pytest -q -p no:cacheprovider tests/kube/test_node*.py
 }
