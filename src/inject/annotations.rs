@@ -26,6 +26,13 @@ pub enum Wish {
     Unsaid,
 }
 
+/// Those that people write.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    [INJECT]
+        .into_iter()
+        .chain(KINDS.iter().map(|kind| kind.name))
+}
+
 pub(super) fn wish(annotations: &Map<String, Value>) -> Result<Wish, Refused> {
     match annotations.get(INJECT) {
         None | Some(Value::Null) => Ok(Wish::Unsaid),

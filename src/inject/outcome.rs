@@ -88,7 +88,9 @@ impl Skip {
 impl fmt::Display for Skip {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Skip::AnnotationAbsent => "no annotation dedupd.io/inject: enabled",
+            Skip::AnnotationAbsent => {
+                "no annotation dedupd.io/inject: enabled on the pod or its template"
+            }
             Skip::AnnotationDisabled => "the annotation dedupd.io/inject is disabled",
             Skip::AlreadyInjected => "it has its dedupd already",
             Skip::HostNetwork => {

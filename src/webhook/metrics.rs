@@ -30,7 +30,10 @@ pub enum Decision {
     Injected,
     Skipped(Skip),
     Refused(Refusal),
+    /// No review at all.
     Malformed,
+    /// Not answered, for a fault of ours.
+    Failed,
 }
 
 impl Decision {
@@ -47,7 +50,7 @@ impl Decision {
             .into_iter()
             .chain(Skip::ALL.map(Decision::Skipped))
             .chain(Refusal::ALL.map(Decision::Refused))
-            .chain([Decision::Malformed])
+            .chain([Decision::Malformed, Decision::Failed])
     }
 
     /// `outcome` and `reason`.
@@ -57,6 +60,7 @@ impl Decision {
             Decision::Skipped(skip) => ("skipped", skip.name()),
             Decision::Refused(refusal) => ("refused", refusal.name()),
             Decision::Malformed => ("malformed", "malformed"),
+            Decision::Failed => ("failed", "failed"),
         };
         [("outcome", outcome), ("reason", reason)]
     }

@@ -1,6 +1,7 @@
 //! HTTP over TLS for the API server, and plain HTTP for kubelets and Prometheus.
 
 use std::{
+    panic::{self, AssertUnwindSafe},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -19,6 +20,7 @@ use axum::{
 };
 use futures_util::{Stream, StreamExt, stream::FuturesUnordered};
 use http_body_util::LengthLimitError;
+use hyper::body::Body as _;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
@@ -34,7 +36,7 @@ use tokio_rustls::{TlsAcceptor, rustls::ServerConfig};
 use super::{
     events::Events,
     metrics::{Counts, Decision, Metrics},
-    review::Review,
+    review::{Malformed, Review},
 };
 use crate::{
     clock::Clock,
@@ -56,6 +58,7 @@ const MAX_BODIES_BYTES: usize = 8 * MAX_BODY_BYTES;
 const CLOSE_TIME: Duration = Duration::from_secs(5);
 
 const NOT_FOUND: &str = "there is nothing here; reviews go to POST /mutate\n";
+const FAULT: &str = "a fault of dedupd: this review could not be answered\n";
 const ADMIN_NOT_FOUND: &str = "there is nothing here; there are /livez, /readyz and /metrics\n";
 
 /// What answers reviews.
@@ -80,7 +83,10 @@ impl Injector {
     }
 
     async fn review(&self, body: Body) -> Result<Response, (StatusCode, String)> {
-        let _room = self.bodies.acquire_many(MAX_BODY_BYTES as u32).await;
+        // The API server says how long it is.
+        let length = body.size_hint().upper().unwrap_or(u64::MAX);
+        let length = length.min(MAX_BODY_BYTES as u64) as u32;
+        let _room = self.bodies.acquire_many(length).await;
         let body = time::timeout(READ_TIME, to_bytes(body, MAX_BODY_BYTES))
             .await
             .map_err(|_| {
@@ -89,13 +95,10 @@ impl Injector {
             })?
             .map_err(unreadable)?;
         let begun = self.clock.monotonic();
-        let review = Review::read(&body)
+        // A panic is an outage for this review, which failurePolicy decides about.
+        let (review, outcome) = panic::catch_unwind(AssertUnwindSafe(|| self.decide(&body)))
+            .map_err(|_| (StatusCode::INTERNAL_SERVER_ERROR, FAULT.to_owned()))?
             .map_err(|malformed| (StatusCode::BAD_REQUEST, format!("{malformed}\n")))?;
-        let outcome = if review.creates_pod {
-            inject(&review.object, &self.sidecar.load(), Ask::Annotated)
-        } else {
-            Outcome::Skipped(Skip::NotAPod)
-        };
         self.counts.decided(Decision::of(&outcome));
         self.events.tell(&review, &outcome);
         log(&review, &outcome);
@@ -103,6 +106,16 @@ impl Injector {
         let answer = ([(CONTENT_TYPE, "application/json")], answer).into_response();
         self.counts.took(self.clock.monotonic() - begun);
         Ok(answer)
+    }
+
+    fn decide(&self, body: &[u8]) -> Result<(Review, Outcome), Malformed> {
+        let review = Review::read(body)?;
+        let outcome = if review.creates_pod {
+            inject(&review.object, &self.sidecar.load(), Ask::Annotated)
+        } else {
+            Outcome::Skipped(Skip::NotAPod)
+        };
+        Ok((review, outcome))
     }
 }
 
@@ -148,8 +161,12 @@ async fn mutate(State(injector): State<Arc<Injector>>, body: Body) -> Response {
     match injector.review(body).await {
         Ok(response) => response,
         Err((status, message)) => {
-            injector.counts.decided(Decision::Malformed);
-            tracing::warn!(%status, "a review that is none: {}", message.trim_end());
+            injector.counts.decided(if status.is_server_error() {
+                Decision::Failed
+            } else {
+                Decision::Malformed
+            });
+            tracing::warn!(%status, "a review was not answered: {}", message.trim_end());
             (status, message).into_response()
         }
     }

@@ -1,6 +1,7 @@
 //! `dedupd inject`, `uninject` and `webhook`: a dedupd beside the apps of pods.
 
 mod api_server;
+mod documents;
 mod golden;
 mod manifests;
 mod property;
