@@ -114,7 +114,7 @@ dedupd-injector:
       description: >-
         Pods that ask for a dedupd are not created, or start without one (injector.failurePolicy).
   - alert: DedupdInjectorRefusesPods
-    expr: sum by (namespace, reason) (increase(dedupd_injector_admissions_total{outcome=~"refused|malformed"}[15m])) > 0
+    expr: sum by (namespace, reason) (increase(dedupd_injector_admissions_total{outcome=~"refused|malformed|failed"}[15m])) > 0
     labels: { severity: warning }
     annotations:
       summary: Pods are refused
