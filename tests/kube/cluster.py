@@ -51,9 +51,7 @@ def rendered(*arguments, values=None):
 
 
 def find(objects, kind, suffix=""):
-    found = [
-        it for it in objects if it["kind"] == kind and it["metadata"]["name"].endswith(suffix)
-    ]
+    found = [it for it in objects if it["kind"] == kind and it["metadata"]["name"].endswith(suffix)]
     assert len(found) == 1, f"{kind} …{suffix}: {[it['metadata']['name'] for it in found]}"
     return found[0]
 
@@ -105,7 +103,17 @@ class ApiServer(Cluster):
         (directory / "tokens.csv").write_text(f"{token},admin,admin,system:masters\n")
         key = ["openssl", "genpkey", "-algorithm", "RSA", "-out", directory / "sa.key"]
         run(key)
-        run(["openssl", "pkey", "-in", directory / "sa.key", "-pubout", "-out", directory / "sa.pub"])
+        run(
+            [
+                "openssl",
+                "pkey",
+                "-in",
+                directory / "sa.key",
+                "-pubout",
+                "-out",
+                directory / "sa.pub",
+            ]
+        )
         user = {"name": "admin", "user": {"token": token}}
         cluster = {"server": self.url, "insecure-skip-tls-verify": True}
         context = {"cluster": "tests", "user": "admin"}
@@ -132,10 +140,15 @@ class ApiServer(Cluster):
         command += ["--bind-address=127.0.0.1", f"--secure-port={self.port}", "--cert-dir=certs"]
         command += ["--advertise-address=192.0.2.10", "--service-cluster-ip-range=10.96.0.0/16"]
         command += ["--service-account-issuer=https://kubernetes.default.svc"]
-        command += ["--service-account-key-file=sa.pub", "--service-account-signing-key-file=sa.key"]
+        command += [
+            "--service-account-key-file=sa.pub",
+            "--service-account-signing-key-file=sa.key",
+        ]
         command += ["--token-auth-file=tokens.csv", "--authorization-mode=RBAC"]
         self.processes.append(servers.Process(command, directory, "apiserver"))
-        servers.wait_until(self.is_ready, f"the API server is ready; see {directory}")
+
+    def wait_ready(self):
+        servers.wait_until(self.is_ready, f"the API server is ready; see {self.directory}")
 
     def is_ready(self):
         assert all(process.runs() for process in self.processes), self.processes[-1].log()[-3000:]

@@ -11,6 +11,7 @@ import workloads
 def api_server(tmp_path_factory):
     server = cluster.ApiServer(tmp_path_factory.mktemp("api-server"))
     try:
+        server.wait_ready()
         server.kubectl("apply", "--server-side", "-f", os.environ["DEDUPD_TEST_CRDS"])
         yield server
     finally:

@@ -16,7 +16,14 @@ class Injector:
     def __init__(self, directory, sidecar=None):
         certificate, key = directory / "tls.crt", directory / "tls.key"
         command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt"]
-        command += ["ec_paramgen_curve:prime256v1", "-nodes", "-days", "20", "-subj", "/CN=injector"]
+        command += [
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-days",
+            "20",
+            "-subj",
+            "/CN=injector",
+        ]
         command += ["-addext", "subjectAltName=IP:127.0.0.1"]
         run([*command, "-keyout", key, "-out", certificate])
         port, admin = servers.free_port(), servers.free_port()

@@ -44,7 +44,11 @@ class Prometheus:
         }
         file = directory / "prometheus.yaml"
         file.write_text(yaml.safe_dump(config))
-        command = ["prometheus", f"--config.file={file}", f"--storage.tsdb.path={directory / 'tsdb'}"]
+        command = [
+            "prometheus",
+            f"--config.file={file}",
+            f"--storage.tsdb.path={directory / 'tsdb'}",
+        ]
         command += [f"--web.listen-address=127.0.0.1:{self.port}"]
         self.process = servers.Process(command, directory, "prometheus")
         servers.wait_until(lambda: servers.listens(self.port), "Prometheus listens")
@@ -164,7 +168,9 @@ class LoadedFleet:
         for load in loads:
             load.start()
             self.keep(load, Load.stop)
-        reviews = [{"inject": "enabled"}] * 12 + [{"inject": "disabled"}] * 3 + [{"inject": "maybe"}]
+        reviews = (
+            [{"inject": "enabled"}] * 12 + [{"inject": "disabled"}] * 3 + [{"inject": "maybe"}]
+        )
         for annotations in reviews:
             injector.review(**annotations)
             time.sleep(0.25)  # a rate, not a wait

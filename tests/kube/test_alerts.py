@@ -64,5 +64,7 @@ def test_labels_for_routing_reach_alerts_and_no_records(tmp_path):
 
 
 def test_without_an_injector_nobody_misses_it(tmp_path):
-    rule = find(rendered(values={"mode": "service", "prometheusRule": {"enabled": True}}), "PrometheusRule")
+    rule = find(
+        rendered(values={"mode": "service", "prometheusRule": {"enabled": True}}), "PrometheusRule"
+    )
     assert [group["name"] for group in rule["spec"]["groups"]] == ["dedupd"]

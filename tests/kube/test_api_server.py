@@ -75,7 +75,9 @@ def notes(kubernetes, values):
 
 REDIS = {"store": {"url": "redis://redis.data:6379/0"}}
 ALERTS = {"prometheusRule": {"enabled": True}}
-CLOSED = {"policies": {"default": {"namespaces": {"orders": ORDERS["default"]["namespaces"]["orders"]}}}}
+CLOSED = {
+    "policies": {"default": {"namespaces": {"orders": ORDERS["default"]["namespaces"]["orders"]}}}
+}
 SERVICE = {"mode": "service"}
 
 
@@ -182,7 +184,17 @@ def a_pod(annotations, **container):
 
 def created(kubernetes, pod):
     """`create`, since it does not carry the whole object once more as an annotation."""
-    options = ["create", "-n", "shapes", "-f", "-", "-o", "json", "--dry-run=server", "--validate=strict"]
+    options = [
+        "create",
+        "-n",
+        "shapes",
+        "-f",
+        "-",
+        "-o",
+        "json",
+        "--dry-run=server",
+        "--validate=strict",
+    ]
     return kubernetes.kubectl(*options, text=json.dumps(pod), check=False)
 
 

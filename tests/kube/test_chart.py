@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -41,7 +42,11 @@ ORDERS = {
             "pings": {
                 "accepts": ["ping"],
                 "window": {"session": "10m"},
-                "place": {"resolution": 12, "jitter_radius_m": 20, "region": [45.8, 5.9, 47.9, 10.6]},
+                "place": {
+                    "resolution": 12,
+                    "jitter_radius_m": 20,
+                    "region": [45.8, 5.9, 47.9, 10.6],
+                },
                 "ttl": "6h30m",
                 "failure_mode": "open",
                 "mode": "shadow",
@@ -238,7 +243,11 @@ def test_an_unknown_key_is_refused_by_its_name(path):
         ("policies.default.namespaces.Orders", {}, "Orders"),
         ("policies.default.namespaces.orders", {"accepts": ["keyed"]}, "failure_mode"),
         ("policies.default.namespaces.orders.time.max_age", False, "max_age"),
-        ("policies.default.namespaces.orders.window", {"tumbling": "2s", "session": "1m"}, "window"),
+        (
+            "policies.default.namespaces.orders.window",
+            {"tumbling": "2s", "session": "1m"},
+            "window",
+        ),
         ("policies.default.namespaces.orders.accepts", ["order"], "accepts"),
     ],
 )
@@ -281,14 +290,28 @@ def test_the_readme_is_current(tmp_path):
     chart = tmp_path / "dedupd"
     shutil.copytree(CHART, chart)
     (chart / "README.md").unlink()
-    run([os.environ["DEDUPD_TEST_HELM_DOCS"], "--chart-search-root", tmp_path, "--sort-values-order", "file"])
+    run(
+        [
+            os.environ["DEDUPD_TEST_HELM_DOCS"],
+            "--chart-search-root",
+            tmp_path,
+            "--sort-values-order",
+            "file",
+        ]
+    )
     assert (chart / "README.md").read_text() == (CHART / "README.md").read_text()
 
 
 def test_what_the_schema_knows_stands_in_the_values_and_so_in_the_readme():
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     # What is left empty there is described by Kubernetes, or by docs/configuration.md.
-    elsewhere = ("policies.", "global", "sidecar.resources", "injector.resources", "service.resources")
+    elsewhere = (
+        "policies.",
+        "global",
+        "sidecar.resources",
+        "injector.resources",
+        "service.resources",
+    )
     for path, schema in mappings(SCHEMA, SCHEMA["$defs"]):
         if path.startswith(elsewhere) or path.endswith(("issuerRef", "default")):
             continue
@@ -296,6 +319,29 @@ def test_what_the_schema_knows_stands_in_the_values_and_so_in_the_readme():
         for name in filter(None, path.split(".")):
             written = written[name]
         assert set(written) == set(schema["properties"]) - {"global"}, path
+
+
+PAGE = (ROOT / "docs/kubernetes.md").read_text()
+
+
+def test_the_values_of_the_page_are_taken():
+    block = re.search(r"```yaml\n# values.yaml\n(.*?)```", PAGE, re.S)[1]
+    kinds = {it["kind"] for it in rendered(values=yaml.safe_load(block))}
+    assert {"MutatingWebhookConfiguration", "PrometheusRule", "PodMonitor"} <= kinds
+
+
+def test_the_page_explains_every_alert():
+    rule = find(rendered(values={"prometheusRule": {"enabled": True}}), "PrometheusRule")
+    alerts = [
+        it["alert"] for group in rule["spec"]["groups"] for it in group["rules"] if "alert" in it
+    ]
+    assert re.findall(r"^\| (Dedupd\w+) \|", PAGE, re.M) == alerts
+
+
+def test_links_of_the_page_lead_somewhere():
+    for page in (ROOT / "docs/kubernetes.md", CHART / "README.md"):
+        for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+            assert (page.parent / target).exists(), target
 
 
 def test_hadolint():
@@ -306,7 +352,18 @@ def test_hadolint():
 def test_shellcheck():
     tool = Path(sys.executable).parent / "shellcheck"
     scripts = [*ROOT.glob("tests/kube/*.sh"), *ROOT.glob("tests/*.sh")]
-    run([tool, "--severity", "warning", "--shell", "bash", "--exclude", "SC1091,SC2034,SC2154", *scripts])
+    run(
+        [
+            tool,
+            "--severity",
+            "warning",
+            "--shell",
+            "bash",
+            "--exclude",
+            "SC1091,SC2034,SC2154",
+            *scripts,
+        ]
+    )
 
 
 def test_the_image_needs_no_library_that_its_base_lacks():

@@ -109,7 +109,9 @@ def test_the_dashboard_is_in_its_config_map():
     assert it["metadata"]["labels"]["grafana_dashboard"] == "1"
 
 
-@pytest.mark.skipif("DEDUPD_WRITE_DASHBOARD" not in os.environ, reason="draws the documents' picture")
+@pytest.mark.skipif(
+    "DEDUPD_WRITE_DASHBOARD" not in os.environ, reason="draws the documents' picture"
+)
 def test_draw(fleet):
     import matplotlib
 

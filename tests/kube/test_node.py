@@ -166,7 +166,9 @@ def test_a_rollout_under_load_loses_no_confirm(consumers):
     new = names(pods(consumers, "consumer"))
     assert len(new) == 2 and not new & old
     consumers.kubectl("scale", "-n", APPS, "deployment/consumer", "--replicas=0")
-    consumers.kubectl("wait", "-n", APPS, "--for=delete", "pod", "-l", "app=consumer", "--timeout=60s")
+    consumers.kubectl(
+        "wait", "-n", APPS, "--for=delete", "pod", "-l", "app=consumer", "--timeout=60s"
+    )
     # The lease is longer than all of this: what was not confirmed would be pending.
     assert records(consumers)["pending"] == 0
     for name in old | new:
@@ -277,7 +279,9 @@ def injectors(node):
 def test_a_certificate_that_is_rotated_under_load_fails_no_admission(release):
     def changes():
         series = "dedupd_injector_certificate_changes_total"
-        found = (release.metrics(RELEASE_NAMESPACE, name)[series] for name in names(injectors(release)))
+        found = (
+            release.metrics(RELEASE_NAMESPACE, name)[series] for name in names(injectors(release))
+        )
         return list(found)
 
     pod = workloads.bare_pod(APPS, "asks", workloads.ASKS)

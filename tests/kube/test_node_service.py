@@ -62,7 +62,9 @@ def before(node):
             lambda ready=ready: node.kubectl(*ready, check=False).returncode == 0, "accounts"
         )
     url = f"redis://{node.REDIS_ADDRESS}:6379/0"
-    node.kubectl("create", "secret", "generic", "redis", "-n", RELEASE_NAMESPACE, f"--from-literal=url={url}")
+    node.kubectl(
+        "create", "secret", "generic", "redis", "-n", RELEASE_NAMESPACE, f"--from-literal=url={url}"
+    )
     return everything(node)
 
 
@@ -79,7 +81,8 @@ def pods(node):
 
 def is_ready(pod):
     return any(
-        it["type"] == "Ready" and it["status"] == "True" for it in pod["status"].get("conditions", [])
+        it["type"] == "Ready" and it["status"] == "True"
+        for it in pod["status"].get("conditions", [])
     )
 
 
@@ -95,7 +98,9 @@ def test_both_replicas_are_behind_the_headless_service(service):
     found = pods(service)
     assert len(found) == 2 and all(map(is_ready, found))
     slices = service.get("endpointslices", "-n", RELEASE_NAMESPACE)["items"]
-    addresses = {address for it in slices for end in it["endpoints"] for address in end["addresses"]}
+    addresses = {
+        address for it in slices for end in it["endpoints"] for address in end["addresses"]
+    }
     assert addresses == {pod["status"]["podIP"] for pod in found}
 
 
