@@ -24,7 +24,7 @@ use crate::{
         files,
         metrics::{Counts, Metrics},
         self_made::SelfMaker,
-        server::{self, Injector, Ready},
+        server::{self, Injector, Phase, Ready},
     },
 };
 
@@ -101,12 +101,12 @@ async fn run(config: InjectorConfig, file: ConfigFile) -> Result<(), Failure> {
             server::admin_routes(metrics, Arc::clone(&ready)),
         ),
     );
-    let (close, closing) = watch::channel(false);
+    let (phase, phase_watch) = watch::channel(Phase::Serving);
     let serving = server::serve(
         Box::pin(tcp_connections(listener)),
         tls,
         server::routes(injector),
-        closing,
+        phase_watch,
     );
     let mut serving = std::pin::pin!(serving);
     tracing::info!(
@@ -122,12 +122,13 @@ async fn run(config: InjectorConfig, file: ConfigFile) -> Result<(), Failure> {
     };
     tracing::info!(signal, "draining: reviews that still come are answered");
     ready.drain();
+    phase.send_replace(Phase::Draining);
     tokio::select! {
         () = time::sleep(LAME_TIME) => {}
         () = serving.as_mut() => {}
         () = signals.interrupt() => return Err(Failure::Interrupted),
     }
-    close.send_replace(true);
+    phase.send_replace(Phase::Closed);
     serving.await;
     Ok(())
 }

@@ -69,15 +69,7 @@ fn rewrite_document(
         out.push_str(document);
         return Ok(());
     }
-    let written = serde_saphyr::to_string_with_options(
-        &value,
-        // A reader of YAML 1.1, as kubectl is, must find the same text in every text.
-        serde_saphyr::ser_options! { prefer_block_scalars: true },
-    )
-    .map_err(|error| Fault::Unwritable {
-        line,
-        message: error.to_string(),
-    })?;
+    let written = write_yaml(&value).map_err(|message| Fault::Unwritable { line, message })?;
     out.push_str(&document[..head]);
     if is_marker(body, "---") {
         // Its line holds content, too.
@@ -157,4 +149,25 @@ fn read_yaml(text: &str) -> Result<Value, String> {
     };
     serde_saphyr::from_str_with_options(text, options)
         .map_err(|error| error.render_with_formatter(&UserMessageFormatter))
+}
+
+/// So that a reader of YAML 1.1, as kubectl is, finds the same: words of it are quoted, and so are
+/// texts of several lines where the reader takes a tab for a wrong indentation.
+fn write_yaml(value: &Value) -> Result<String, String> {
+    let options = serde_saphyr::ser_options! {
+        prefer_block_scalars: !has_line_with_tab(value),
+    };
+    serde_saphyr::to_string_with_options(value, options).map_err(|error| error.to_string())
+}
+
+fn has_line_with_tab(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        Value::String(text) => {
+            let begins_with_tab = |line: &str| line.trim_start_matches(' ').starts_with('\t');
+            text.contains('\n') && text.lines().any(begins_with_tab)
+        }
+        Value::Array(items) => items.iter().any(has_line_with_tab),
+        Value::Object(map) => map.values().any(has_line_with_tab),
+    }
 }

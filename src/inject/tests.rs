@@ -51,6 +51,21 @@ fn documents_are_cut_where_yaml_cuts_them() {
     check("{changed: 1}\n", "changed: \"yes\"\n");
 }
 
+/// Readers of YAML 1.1 take the tab for an indentation.
+#[test]
+fn no_line_of_a_block_begins_with_a_tab() {
+    let check = |text: &str, written: &str| {
+        let rewritten = stream::rewrite("a: 1\n", |document| {
+            *document = serde_json::json!({ "a": text });
+            true
+        });
+        assert_eq!(rewritten.expect("a document"), written);
+    };
+    check("one\ntwo\n", "a: |\n  one\n  two\n");
+    check("\tone\ntwo\n", "a: \"\\tone\\ntwo\\n\"\n");
+    check("one\n  \ttwo\n", "a: \"one\\n  \\ttwo\\n\"\n");
+}
+
 #[test]
 fn what_cannot_be_read_is_named_by_its_line() {
     let check = |text: &str, line: &str| {

@@ -54,7 +54,9 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
 pub const MAX_BODY_BYTES: usize = 8 << 20;
 /// Of bodies at a time; who comes when it is used up waits.
 const MAX_BODIES_BYTES: usize = 8 * MAX_BODY_BYTES;
-/// After the certificate and the listeners are told to close.
+/// Of a connection that comes while the server drains.
+const LATECOMER_TIME: Duration = Duration::from_millis(500);
+/// For what is open when the server closes.
 const CLOSE_TIME: Duration = Duration::from_secs(5);
 
 const NOT_FOUND: &str = "there is nothing here; reviews go to POST /mutate\n";
@@ -172,6 +174,17 @@ async fn mutate(State(injector): State<Arc<Injector>>, body: Body) -> Response {
     }
 }
 
+/// Returns when a connection that is open now should come to its end.
+async fn ending(mut phase: watch::Receiver<Phase>) {
+    let opened = *phase.borrow();
+    let next = phase.wait_for(|phase| *phase > opened);
+    // Errors say that it took long enough, or that there is nobody to serve for any more.
+    match opened {
+        Phase::Serving => drop(next.await),
+        Phase::Draining | Phase::Closed => drop(time::timeout(LATECOMER_TIME, next).await),
+    }
+}
+
 /// Whether reviews should be sent here.
 #[derive(Debug, Default)]
 pub struct Ready {
@@ -217,16 +230,26 @@ pub fn admin_routes(metrics: Metrics, ready: Arc<Ready>) -> Router {
         .fallback(async || (StatusCode::NOT_FOUND, ADMIN_NOT_FOUND))
 }
 
-/// Answers until it is told to close; then what is open has a little time.
+/// How the server ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    Serving,
+    /// What is open is brought to its end: whoever stays connected would be answered by what is in
+    /// effect here, while others are answered by our successor already. Who comes anew is answered.
+    Draining,
+    Closed,
+}
+
+/// Answers until it is closed; then what is open has a little time.
 pub async fn serve(
     mut incoming: impl Stream<Item = TcpStream> + Unpin,
     tls: Arc<ServerConfig>,
     routes: Router,
-    mut closing: watch::Receiver<bool>,
+    mut phase: watch::Receiver<Phase>,
 ) {
     let acceptor = TlsAcceptor::from(tls);
     let mut connections = FuturesUnordered::new();
-    let closed = closing.clone();
+    let connection_phase = phase.clone();
     loop {
         tokio::select! {
             accepted = incoming.next(), if connections.len() < MAX_CONNECTIONS => match accepted {
@@ -234,13 +257,13 @@ pub async fn serve(
                     stream,
                     acceptor.clone(),
                     routes.clone(),
-                    closed.clone(),
+                    connection_phase.clone(),
                 )),
                 None => break,
             },
             Some(()) = connections.next() => {}
             // An error says that the sender is gone: then there is nobody to serve for.
-            _ = closing.wait_for(|close| *close) => break,
+            _ = phase.wait_for(|phase| *phase == Phase::Closed) => break,
         }
     }
     drop(incoming);
@@ -255,7 +278,7 @@ async fn answer(
     stream: TcpStream,
     acceptor: TlsAcceptor,
     routes: Router,
-    mut closing: watch::Receiver<bool>,
+    phase: watch::Receiver<Phase>,
 ) {
     let stream = match time::timeout(HANDSHAKE_TIME, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
@@ -276,7 +299,7 @@ async fn answer(
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        _ = closing.wait_for(|close| *close) => {
+        () = ending(phase) => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }

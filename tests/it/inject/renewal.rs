@@ -9,9 +9,18 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
+use bytes::Bytes;
 use dedupd::webhook::certificate::Pair;
+use http_body_util::Full;
+use hyper::{Request, client::conn::http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::timeout,
+};
 
 use super::{
     reviews::{make, start},
@@ -155,22 +164,46 @@ async fn a_new_configuration_takes_effect_and_a_bad_one_does_not() {
 async fn it_stops_without_cutting_anybody_off() {
     let (mut webhook, client) = start();
     webhook.wait_ready().await;
+    // One call is on its way, and one connection waits for another call.
+    let body = review(&pod()).to_string();
+    let (first, rest) = body.split_at(body.len() / 2);
+    let mut slow = client.open().await.expect("a connection");
+    let head = format!(
+        "POST /mutate HTTP/1.1\r\nHost: injector\r\nContent-Length: {}\r\n\r\n{first}",
+        body.len()
+    );
+    slow.write_all(head.as_bytes()).await.expect("it reads");
+    slow.flush().await.expect("it reads");
     let mut kept = client.connect().await.expect("a connection");
+    let (status, _) = kept.post(body.clone()).await.expect("an answer");
+    assert_eq!(status, 200);
+    let stream = TokioIo::new(client.open().await.expect("a connection"));
+    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), stream)
+        .await
+        .expect("HTTP/2");
+    let multiplexed = tokio::spawn(connection);
+    let request =
+        Request::post("https://injector/mutate").body(Full::new(Bytes::from(body.clone())));
+    let response = sender.send_request(request.expect("a request")).await;
+    assert_eq!(response.expect("an answer").status(), 200);
     webhook.sigterm();
     webhook
         .wait("draining", |webhook| {
             webhook.http_get("/readyz").1.contains("draining")
         })
         .await;
-    let (status, _) = kept
-        .post(review(&pod()).to_string())
-        .await
-        .expect("an answer");
+    // Who stays connected is sent elsewhere at once; who comes is answered while it drains.
+    let soon = Duration::from_secs(3);
+    timeout(soon, kept.ended()).await.expect("HTTP/1.1 ends");
+    let ended = timeout(soon, multiplexed).await.expect("HTTP/2 ends");
+    ended.expect("no panic").expect("in order");
+    let (status, _) = client.post(body.clone()).await.expect("an answer");
     assert_eq!(status, 200);
-    let (status, _) = client
-        .post(review(&pod()).to_string())
+    slow.write_all(rest.as_bytes()).await.expect("it reads");
+    let mut answer = String::new();
+    slow.read_to_string(&mut answer)
         .await
-        .expect("an answer");
-    assert_eq!(status, 200);
+        .expect("an answer, and an end");
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
     assert_eq!(webhook.wait_exit(), 0);
 }

@@ -200,15 +200,17 @@ impl Client {
         }
     }
 
-    pub(super) async fn connect(&self) -> Result<Connection, String> {
+    /// The bytes, for who speaks HTTP in pieces.
+    pub(super) async fn open(&self) -> Result<TlsStream<TcpStream>, String> {
         let stream = TcpStream::connect(self.address)
             .await
             .map_err(|error| error.to_string())?;
-        let stream: TlsStream<_> = self
-            .tls
-            .connect(self.name.clone(), stream)
-            .await
-            .map_err(|error| error.to_string())?;
+        let stream = self.tls.connect(self.name.clone(), stream).await;
+        stream.map_err(|error| error.to_string())
+    }
+
+    pub(super) async fn connect(&self) -> Result<Connection, String> {
+        let stream = self.open().await?;
         let shown = stream.get_ref().1.peer_certificates();
         let certificate = shown.and_then(|chain| chain.first()).expect("it shows one");
         let certificate = certificate.to_vec();
@@ -255,6 +257,13 @@ impl Connection {
             .map_err(|error| error.to_string())?;
         let body = String::from_utf8_lossy(&body.to_bytes()).into_owned();
         Ok((status, body))
+    }
+
+    /// The server has closed it.
+    pub(super) async fn ended(&mut self) {
+        while self.sender.ready().await.is_ok() {
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
     }
 
     pub(super) async fn post(&mut self, body: impl Into<Bytes>) -> Result<(u16, String), String> {
