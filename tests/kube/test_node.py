@@ -12,7 +12,7 @@ import yaml
 
 import workloads
 from cluster import CHART, RELEASE_NAMESPACE, find, rendered, servers
-from test_node_service import everything, is_ready, wait_for_nothing_but
+from test_node_service import PATIENT, is_ready, prepare, wait_for_nothing_but
 
 APPS = "shop"
 HERE = Path(__file__).parent
@@ -40,7 +40,9 @@ def values(window="2s", guard="200ms", **injector):
             "pullPolicy": "Never",
         },
         "store": {"secret": {"name": "redis"}},
-        "policies": {"default": {"namespaces": {"crossings": crossings, "orders": orders}}},
+        "policies": {
+            "default": PATIENT | {"namespaces": {"crossings": crossings, "orders": orders}}
+        },
         "injector": {"certificate": {"validity": "1m"}} | injector,
     }
 
@@ -91,16 +93,8 @@ def records(node):
 
 @pytest.fixture(scope="module")
 def before(node):
-    node.make_namespace(RELEASE_NAMESPACE)
-    node.make_namespace(APPS, **{"dedupd.io/inject": "enabled"})
-    for namespace in (RELEASE_NAMESPACE, APPS):
-        ready = ["get", "serviceaccount", "default", "-n", namespace]
-        servers.wait_until(
-            lambda ready=ready: node.kubectl(*ready, check=False).returncode == 0, "accounts"
-        )
-        url = f"--from-literal=url=redis://{node.REDIS_ADDRESS}:6379/0"
-        node.kubectl("create", "secret", "generic", "redis", "-n", namespace, url)
-    return everything(node)
+    prepare(node, RELEASE_NAMESPACE)
+    return prepare(node, APPS, **{"dedupd.io/inject": "enabled"})
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,8 @@ import pytest
 from cluster import CHART, RELEASE_NAMESPACE, servers
 from workloads import DEDUPD_REPOSITORY
 
+# The machine may be busy.
+PATIENT = {"store": {"budget": "2s"}}
 SELECTOR = "app.kubernetes.io/component=service"
 
 
@@ -19,7 +21,9 @@ def values(window, **service):
         "mode": "service",
         "image": {"repository": DEDUPD_REPOSITORY, "tag": "test", "pullPolicy": "Never"},
         "store": {"secret": {"name": "redis"}},
-        "policies": {"default": {"namespaces": {"crossings": crossings, "orders": orders}}},
+        "policies": {
+            "default": PATIENT | {"namespaces": {"crossings": crossings, "orders": orders}}
+        },
         "service": service,
     }
 
@@ -53,19 +57,28 @@ def wait_for_nothing_but(node, before):
         raise AssertionError(f"left behind: {sorted(left)}") from None
 
 
+def prepare(node, *namespaces, **labels):
+    """Namespaces with the Secret of the store; what is there afterwards."""
+    for namespace in namespaces:
+        node.make_namespace(namespace, **labels)
+        account = ["get", "serviceaccount", "default", "-n", namespace]
+        servers.wait_until(
+            lambda account=account: node.kubectl(*account, check=False).returncode == 0, "accounts"
+        )
+        node.apply(
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {"name": "redis", "namespace": namespace},
+                "stringData": {"url": f"redis://{node.REDIS_ADDRESS}:6379/0"},
+            }
+        )
+    return everything(node)
+
+
 @pytest.fixture(scope="module")
 def before(node):
-    node.make_namespace(RELEASE_NAMESPACE)
-    for namespace in (RELEASE_NAMESPACE, "data", "default"):
-        ready = ["get", "serviceaccount", "default", "-n", namespace]
-        servers.wait_until(
-            lambda ready=ready: node.kubectl(*ready, check=False).returncode == 0, "accounts"
-        )
-    url = f"redis://{node.REDIS_ADDRESS}:6379/0"
-    node.kubectl(
-        "create", "secret", "generic", "redis", "-n", RELEASE_NAMESPACE, f"--from-literal=url={url}"
-    )
-    return everything(node)
+    return prepare(node, RELEASE_NAMESPACE)
 
 
 @pytest.fixture(scope="module")
