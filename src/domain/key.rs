@@ -133,12 +133,34 @@ pub enum KeyName<'a> {
     Id(&'a [u8]),
 }
 
-/// A key's name that owns nothing: ids lie in a [`Names`].
+/// A key's name that owns nothing: ids lie in a [`Names`]. A request holds thousands of them, and
+/// so digests are kept as words, which need no more than eight bytes' alignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRef {
-    Decimal(u128),
-    Hex(u128),
-    Id { start: usize, bytes: usize },
+    Decimal(DigestWords),
+    Hex(DigestWords),
+    Id(IdRef),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DigestWords([u64; 2]);
+
+impl DigestWords {
+    const fn new(digest: u128) -> Self {
+        Self([(digest >> 64) as u64, digest as u64])
+    }
+
+    const fn get(self) -> u128 {
+        let Self([high, low]) = self;
+        (high as u128) << 64 | low as u128
+    }
+}
+
+/// Where an id lies in a [`Names`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdRef {
+    start: u32,
+    bytes: u32,
 }
 
 /// The ids of one request, end to end in one allocation.
@@ -148,28 +170,45 @@ pub struct Names {
 }
 
 impl Names {
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self {
+            ids: Vec::with_capacity(bytes),
+        }
+    }
+
     pub fn intern(&mut self, name: KeyName<'_>) -> NameRef {
         match name {
-            KeyName::Decimal(digest) => NameRef::Decimal(digest),
-            KeyName::Hex(digest) => NameRef::Hex(digest),
-            KeyName::Id(id) => {
-                let start = self.ids.len();
-                self.ids.extend_from_slice(id);
-                NameRef::Id {
-                    start,
-                    bytes: id.len(),
-                }
-            }
+            KeyName::Decimal(digest) => NameRef::Decimal(DigestWords::new(digest)),
+            KeyName::Hex(digest) => NameRef::Hex(DigestWords::new(digest)),
+            KeyName::Id(id) => NameRef::Id(self.intern_id(id)),
+        }
+    }
+
+    /// # Panics
+    ///
+    /// If there are more than 4 GiB of ids: requests are far smaller.
+    pub fn intern_id(&mut self, id: &[u8]) -> IdRef {
+        let number = |bytes: usize| u32::try_from(bytes).expect("ids of less than 4 GiB");
+        let start = number(self.ids.len());
+        self.ids.extend_from_slice(id);
+        IdRef {
+            start,
+            bytes: number(id.len()),
         }
     }
 
     /// The name behind a reference that this value gave out.
     pub fn resolve(&self, name: NameRef) -> KeyName<'_> {
         match name {
-            NameRef::Decimal(digest) => KeyName::Decimal(digest),
-            NameRef::Hex(digest) => KeyName::Hex(digest),
-            NameRef::Id { start, bytes } => KeyName::Id(&self.ids[start..start + bytes]),
+            NameRef::Decimal(digest) => KeyName::Decimal(digest.get()),
+            NameRef::Hex(digest) => KeyName::Hex(digest.get()),
+            NameRef::Id(id) => KeyName::Id(self.id(id)),
         }
+    }
+
+    pub fn id(&self, id: IdRef) -> &[u8] {
+        let start = id.start as usize;
+        &self.ids[start..start + id.bytes as usize]
     }
 }
 
@@ -271,13 +310,20 @@ impl MaterialWriter {
 }
 
 fn push_escaped(id: &str, out: &mut Vec<u8>) {
+    const fn is_special(byte: u8) -> bool {
+        matches!(byte, b'\\' | b'|')
+    }
     let bytes = id.as_bytes();
-    if !bytes.iter().any(|byte| matches!(byte, b'\\' | b'|')) {
+    // All of them, rather than up to the first: ids are short and nearly none has one.
+    let special = bytes
+        .iter()
+        .fold(false, |special, &byte| special | is_special(byte));
+    if !special {
         out.extend_from_slice(bytes);
         return;
     }
     for &byte in bytes {
-        if matches!(byte, b'\\' | b'|') {
+        if is_special(byte) {
             out.push(b'\\');
         }
         out.push(byte);

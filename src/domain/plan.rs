@@ -7,14 +7,12 @@
 
 use std::ops::Range;
 
-use smallvec::SmallVec;
-
 use super::{
     cells::cells_within,
     claim::{ClaimState, Nonce, Record, Sighting, Vicinity},
     event::Event,
     identity::Identity,
-    key::{Bucket, KeyName, MaterialWriter, NameRef, Names, Partition},
+    key::{Bucket, IdRef, KeyName, MaterialWriter, NameRef, Names, Partition},
     kind::Kind,
     place::Cell,
     policy::{Policy, Window},
@@ -32,12 +30,15 @@ pub struct Plan {
     partition: Partition,
     primary: NameRef,
     /// The device, asset or event id.
-    subject: NameRef,
-    neighbours: Range<usize>,
+    subject: IdRef,
+    neighbours: Range<u32>,
     sighting: Sighting,
     kind: Kind,
-    event_index: usize,
+    event_index: u32,
 }
+
+/// A request of 500 events writes and reads its plans several times over.
+const _: () = assert!(size_of::<Plan>() <= 128);
 
 impl Plan {
     pub const fn kind(&self) -> Kind {
@@ -54,7 +55,7 @@ impl Plan {
 
     /// Which event of the request this is.
     pub const fn event_index(&self) -> usize {
-        self.event_index
+        self.event_index as usize
     }
 
     pub fn has_neighbours(&self) -> bool {
@@ -88,11 +89,20 @@ pub struct PlanBatch {
     names: Names,
 }
 
+const USUAL_ID_BYTES: usize = 16;
+
 impl PlanBatch {
-    pub fn with_capacity(events: usize) -> Self {
+    /// For so many events of a namespace.
+    pub fn with_capacity(events: usize, policy: &Policy) -> Self {
+        let beside = match policy.window() {
+            Window::Session { .. } => 2,
+            Window::Buckets { width_ns, guard_ns } if guard_ns >= width_ns => 2,
+            Window::None | Window::Buckets { .. } => 0,
+        };
         Self {
             plans: Vec::with_capacity(events),
-            ..Self::default()
+            neighbours: Vec::with_capacity(events * beside),
+            names: Names::with_capacity(events * USUAL_ID_BYTES),
         }
     }
 
@@ -106,10 +116,7 @@ impl PlanBatch {
 
     /// What people call the plan's subject: the device, the asset or the event id.
     pub fn subject_name(&self, plan: &Plan) -> &[u8] {
-        match self.names.resolve(plan.subject) {
-            KeyName::Id(id) => id,
-            KeyName::Decimal(_) | KeyName::Hex(_) => &[],
-        }
+        self.names.id(plan.subject)
     }
 
     /// The keys beside the primary, in the order of the plan.
@@ -117,7 +124,8 @@ impl PlanBatch {
         &self,
         plan: &Plan,
     ) -> impl ExactSizeIterator<Item = (KeyName<'_>, Vicinity)> {
-        self.neighbours[plan.neighbours.clone()]
+        let Range { start, end } = plan.neighbours;
+        self.neighbours[start as usize..end as usize]
             .iter()
             .map(|neighbour| (self.names.resolve(neighbour.key), neighbour.vicinity))
     }
@@ -149,7 +157,7 @@ impl<'p> Planner<'p> {
         let span = event
             .time()
             .and_then(|time| self.span(event.identity(), time));
-        let first_neighbour = batch.neighbours.len();
+        let first_neighbour = batch.neighbours.len() as u32;
         if let Some(span) = span {
             self.plan_neighbours(event, span, batch);
         }
@@ -159,40 +167,48 @@ impl<'p> Planner<'p> {
                 .names
                 .intern(self.key(event, span.map(|span| span.bucket), cell_of(event)));
         let subject = match primary {
-            NameRef::Id { .. } => primary,
+            NameRef::Id(id) => id,
             NameRef::Decimal(_) | NameRef::Hex(_) => {
-                let name = KeyName::Id(event.identity().name().as_bytes());
-                batch.names.intern(name)
+                batch.names.intern_id(event.identity().name().as_bytes())
             }
         };
         batch.plans.push(Plan {
             partition,
             primary,
             subject,
-            neighbours: first_neighbour..batch.neighbours.len(),
+            neighbours: first_neighbour..batch.neighbours.len() as u32,
             sighting: self.sighting(event, span.is_some()),
             kind: event.identity().kind(),
-            event_index,
+            event_index: event_index as u32,
         });
     }
 
     fn plan_neighbours(&mut self, event: &Event<'_>, span: Span, batch: &mut PlanBatch) {
+        self.plan_buckets(event, span, (cell_of(event), true), batch);
         let guard_m = self.policy.guards().space_m;
-        let cells = match event.fix() {
-            Some(fix) if guard_m > 0.0 => cells_within(fix.position, fix.cell, guard_m),
-            Some(_) | None => SmallVec::new(),
-        };
-        let own_cell = std::iter::once((cell_of(event), true));
-        for (cell, same_cell) in own_cell.chain(cells.iter().map(|&cell| (Some(cell), false))) {
-            for (bucket, same_bucket) in span.reached() {
-                let vicinity = Vicinity {
-                    same_bucket,
-                    same_cell,
-                };
-                if vicinity != Vicinity::PRIMARY {
-                    let key = batch.names.intern(self.key(event, Some(bucket), cell));
-                    batch.neighbours.push(Neighbour { key, vicinity });
-                }
+        if let Some(fix) = event.fix().filter(|_| guard_m > 0.0) {
+            for &cell in &cells_within(fix.position, fix.cell, guard_m) {
+                self.plan_buckets(event, span, (Some(cell), false), batch);
+            }
+        }
+    }
+
+    /// The keys of one cell, of which is told whether it is the event's own.
+    fn plan_buckets(
+        &mut self,
+        event: &Event<'_>,
+        span: Span,
+        (cell, same_cell): (Option<Cell>, bool),
+        batch: &mut PlanBatch,
+    ) {
+        for (bucket, same_bucket) in span.reached() {
+            let vicinity = Vicinity {
+                same_bucket,
+                same_cell,
+            };
+            if vicinity != Vicinity::PRIMARY {
+                let key = batch.names.intern(self.key(event, Some(bucket), cell));
+                batch.neighbours.push(Neighbour { key, vicinity });
             }
         }
     }

@@ -79,7 +79,7 @@ impl Engine {
         let policy = namespace.policy();
         let now = self.clock.now();
         let mut verdicts = Vec::with_capacity(events.len());
-        let mut plans = PlanBatch::with_capacity(events.len());
+        let mut plans = PlanBatch::with_capacity(events.len(), policy);
         let mut planner = Planner::new(policy);
         for (index, raw) in events.enumerate() {
             verdicts.push(match Event::new(&raw, policy, now) {

@@ -119,8 +119,8 @@ pub struct Synth {
     devices: Vec<Device>,
     assets: Vec<Asset>,
     bad_rows: BadRows,
-    name: Vec<u8>,
-    fence_name: Vec<u8>,
+    name: String,
+    fence_name: String,
 }
 
 impl Synth {
@@ -165,8 +165,8 @@ impl Synth {
             devices,
             assets,
             bad_rows: BadRows::default(),
-            name: Vec::from(*b"device-"),
-            fence_name: Vec::from(*b"fence-"),
+            name: "device-".to_owned(),
+            fence_name: "fence-".to_owned(),
         }
     }
 
@@ -388,12 +388,12 @@ impl Synth {
     }
 
     fn write(&mut self, made: Made, at_ns: i64, occurrence: Occurrence, batch: &mut TraceBatch) {
-        let name = numbered(&mut self.name, b"device-", made.subject, 7);
+        let name = numbered(&mut self.name, "device-", made.subject, 7);
         let about = match made.position {
             Some(_) => About::Ping { asset: name },
             None => About::Transition {
                 device: name,
-                fence: numbered(&mut self.fence_name, b"fence-", made.fence, 3),
+                fence: numbered(&mut self.fence_name, "fence-", made.fence, 3),
                 kind: made.kind,
                 sequence: None,
             },
@@ -409,17 +409,16 @@ impl Synth {
     }
 }
 
-/// `prefix` and the number with at least so many digits: `format!` takes as long as a decision.
-fn numbered<'b>(buffer: &'b mut Vec<u8>, prefix: &[u8], number: u32, digits: usize) -> &'b str {
+/// What begins the buffer and the number with at least so many digits: `format!` takes as long as a
+/// decision.
+fn numbered<'b>(buffer: &'b mut String, prefix: &str, number: u32, digits: usize) -> &'b str {
+    const ZEROS: &str = "000000000";
     let mut formatted = itoa::Buffer::new();
     let number = formatted.format(number);
     buffer.truncate(prefix.len());
-    buffer.extend(std::iter::repeat_n(
-        b'0',
-        digits.saturating_sub(number.len()),
-    ));
-    buffer.extend_from_slice(number.as_bytes());
-    std::str::from_utf8(buffer).unwrap_or_default()
+    buffer.push_str(&ZEROS[..digits.saturating_sub(number.len())]);
+    buffer.push_str(number);
+    buffer
 }
 
 /// A device's own constant error.

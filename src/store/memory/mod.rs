@@ -7,8 +7,11 @@
 //! first sighting. Claims are forgotten by a hand that passes over a few slots at every call and a
 //! few tables at every tick, so that expiry costs a bounded amount and never a full sweep.
 
+mod pieces;
 mod settle;
 mod shard;
+mod slot;
+mod slots;
 mod trace;
 pub mod walk;
 mod write_back;
@@ -47,8 +50,8 @@ const STRIPES: usize = 64;
 const SHARDS_PER_STRIPE: usize = 64;
 /// At ten million claims a table holds 2,400: moving it takes tens of microseconds.
 const SHARDS: usize = STRIPES * SHARDS_PER_STRIPE;
-/// A claim that finds no memory passes over this many before it gives up.
-const SLOTS_WHEN_FULL: usize = 256;
+/// A claim that finds no memory passes over this many pieces of slots before it gives up.
+const PIECES_WHEN_FULL: usize = 4;
 /// Tables that one tick passes over, so that an idle store is clean after half a minute; at ten
 /// million claims a tick reads 30 MB.
 const SHARDS_PER_TICK: usize = SHARDS / 32;
@@ -81,6 +84,24 @@ struct Usage {
     claims: AtomicI64,
     expired: AtomicU64,
     max_bytes: i64,
+}
+
+/// What became of some tables while their lock was held.
+#[derive(Debug, Default)]
+struct Change {
+    claims: i64,
+    expired: u64,
+}
+
+impl Usage {
+    fn add(&self, change: &Change) {
+        if change.claims != 0 {
+            self.claims.fetch_add(change.claims, Ordering::Relaxed);
+        }
+        if change.expired != 0 {
+            self.expired.fetch_add(change.expired, Ordering::Relaxed);
+        }
+    }
 }
 
 impl MemoryStore {
@@ -139,29 +160,30 @@ impl<T: Trace> MemoryStore<T> {
     fn with_shard<R>(&self, partition: Partition, work: impl FnOnce(&mut Shard<T>) -> R) -> R {
         let (stripe, table) = place(partition);
         let mut stripe = self.stripes[stripe].lock();
-        self.tracked(&mut stripe[table], work)
+        let mut change = Change::default();
+        let result = self.tracked(&mut stripe[table], &mut change, work);
+        self.usage.add(&change);
+        result
     }
 
-    /// Runs `work` and adds what it changed to the store's usage.
-    fn tracked<R>(&self, shard: &mut Shard<T>, work: impl FnOnce(&mut Shard<T>) -> R) -> R {
+    /// Runs `work` and adds what it changed: bytes to the store's usage at once, since they are
+    /// bounded, and the rest to `change`, since an atomic for each claim would wait for the writes
+    /// before it.
+    fn tracked<R>(
+        &self,
+        shard: &mut Shard<T>,
+        change: &mut Change,
+        work: impl FnOnce(&mut Shard<T>) -> R,
+    ) -> R {
         let (bytes, claims, expired) = (shard.bytes(), shard.len(), shard.expired());
         let result = work(shard);
         let delta = |before: usize, after: usize| after as i64 - before as i64;
         if shard.bytes() != bytes {
-            self.usage
-                .bytes
-                .fetch_add(delta(bytes, shard.bytes()), Ordering::Relaxed);
+            let delta = delta(bytes, shard.bytes());
+            self.usage.bytes.fetch_add(delta, Ordering::Relaxed);
         }
-        if shard.len() != claims {
-            self.usage
-                .claims
-                .fetch_add(delta(claims, shard.len()), Ordering::Relaxed);
-        }
-        if shard.expired() != expired {
-            self.usage
-                .expired
-                .fetch_add(shard.expired() - expired, Ordering::Relaxed);
-        }
+        change.claims += delta(claims, shard.len());
+        change.expired += shard.expired() - expired;
         result
     }
 
@@ -200,17 +222,20 @@ impl<T: Trace> MemoryStore<T> {
                     stripe[*table].touch(&self.key(request, name));
                 }
             }
+            let mut change = Change::default();
             for (index, table, key) in &keys {
-                let outcome = self.tracked(&mut stripe[*table], |shard| {
-                    self.decide(request, *index, key, round, shard, now_ms)
+                self.tracked(&mut stripe[*table], &mut change, |shard| {
+                    let decided = |outcome| decided(*index, outcome);
+                    self.decide(request, *index, key, round, shard, now_ms, decided);
                 });
-                if let Some(outcome) = outcome.transpose() {
-                    decided(*index, outcome);
-                }
             }
+            self.usage.add(&change);
         }
     }
 
+    /// Hands what the plan came to to `decided` where it is known, rather than up a stack: an outcome
+    /// is large, and copying it waits for the writes before it.
+    #[expect(clippy::too_many_arguments)]
     fn decide(
         &self,
         request: &ClaimRequest,
@@ -219,21 +244,22 @@ impl<T: Trace> MemoryStore<T> {
         round: Round,
         shard: &mut Shard<T>,
         now_ms: u64,
-    ) -> Result<Option<ClaimOutcome>, StoreError> {
+        decided: impl FnOnce(Result<ClaimOutcome, StoreError>),
+    ) {
         let plan = &request.plans.plans()[index];
         let nonce = request.nonces[index];
         let trace = || T::of(request.plans.primary(plan), plan.partition());
-        shard.sweep_now_and_then(now_ms);
+        shard.sweep_now_and_then(now_ms, &self.hasher);
         let standing = shard.get(primary, now_ms);
         let own = standing.filter(|own| request.recognises_own && own.nonce.same_holder(nonce));
         if let Some(own) = own {
             match round {
-                Round::First | Round::Looking => return Ok(Some(ClaimOutcome::Own)),
+                Round::First | Round::Looking => return decided(Ok(ClaimOutcome::Own)),
                 Round::Adopting => {
                     if let Some(taken) = own.adopted_as(plan.stored_state(request.state), nonce) {
                         shard.replace(primary, &taken, later(now_ms, request.hold));
                         let nonce = taken.nonce;
-                        return Ok(Some(ClaimOutcome::Claimed {
+                        return decided(Ok(ClaimOutcome::Claimed {
                             nonce,
                             adopted: true,
                         }));
@@ -243,21 +269,24 @@ impl<T: Trace> MemoryStore<T> {
         }
         if let Some(rival) = self.rival(request, plan, shard, standing, now_ms) {
             let standing = standing.map(Standing::Record);
-            if let Some(seen) = claim::seen(plan.sighting(), &rival, standing.as_ref()) {
-                self.put(shard, primary, trace(), &seen, request.seen_hold, now_ms)?;
-            }
-            return Ok(Some(ClaimOutcome::Lost(rival)));
+            let seen = claim::seen(plan.sighting(), &rival, standing.as_ref());
+            let put = seen.map_or(Ok(()), |seen| {
+                self.put(shard, primary, trace(), &seen, request.seen_hold, now_ms)
+            });
+            return decided(put.map(|()| ClaimOutcome::Lost(rival)));
         }
         match round {
-            Round::Looking => return Ok(None),
+            Round::Looking => return,
             Round::First | Round::Adopting => {}
         }
         let record = plan.record(request.state, nonce);
-        self.put(shard, primary, trace(), &record, request.hold, now_ms)?;
-        Ok(Some(ClaimOutcome::Claimed {
-            nonce,
-            adopted: false,
-        }))
+        match self.put(shard, primary, trace(), &record, request.hold, now_ms) {
+            Ok(()) => decided(Ok(ClaimOutcome::Claimed {
+                nonce,
+                adopted: false,
+            })),
+            Err(error) => decided(Err(error)),
+        }
     }
 
     fn put(
@@ -269,7 +298,7 @@ impl<T: Trace> MemoryStore<T> {
         hold: HoldMs,
         now_ms: u64,
     ) -> Result<(), StoreError> {
-        if !self.has_room(shard, key, now_ms) {
+        if !self.has_room(shard, key, record, now_ms) {
             return Err(StoreError::Full);
         }
         let expires_at_ms = later(now_ms, hold);
@@ -285,34 +314,31 @@ impl<T: Trace> MemoryStore<T> {
         primary: Option<Record>,
         now_ms: u64,
     ) -> Option<claim::Rival> {
-        if primary.is_none() && !plan.has_neighbours() {
+        let mut found: SmallVec<[(Vicinity, Standing); 3]> = SmallVec::new();
+        if let Some(record) = primary {
+            found.push((Vicinity::PRIMARY, Standing::Record(record)));
+        }
+        for (name, vicinity) in request.plans.neighbours(plan) {
+            if let Some(record) = shard.get(&self.key(request, name), now_ms) {
+                found.push((vicinity, Standing::Record(record)));
+            }
+        }
+        if found.is_empty() {
             return None;
         }
-        let on_primary = primary.map(|record| (Vicinity::PRIMARY, Standing::Record(record)));
-        let beside = request
-            .plans
-            .neighbours(plan)
-            .filter_map(|(name, vicinity)| {
-                let record = shard.get(&self.key(request, name), now_ms)?;
-                Some((vicinity, Standing::Record(record)))
-            });
-        claim::rival(
-            plan.sighting(),
-            request.guards,
-            on_primary.into_iter().chain(beside),
-        )
+        claim::rival(plan.sighting(), request.guards, found)
     }
 
     /// Is there memory for the key, if need be after some of what expired has gone?
-    fn has_room(&self, shard: &mut Shard<T>, key: &Key<'_>, now_ms: u64) -> bool {
+    fn has_room(&self, shard: &mut Shard<T>, key: &Key<'_>, record: &Record, now_ms: u64) -> bool {
         let bytes = shard.bytes();
         let fits = |shard: &Shard<T>| {
-            let growth = shard.growth_bytes(key);
+            let growth = shard.growth_bytes(key, record);
             let change = growth as i64 - (bytes - shard.bytes()) as i64;
             growth == 0 || self.usage.bytes.load(Ordering::Relaxed) + change <= self.usage.max_bytes
         };
         fits(shard) || {
-            shard.sweep(SLOTS_WHEN_FULL, now_ms);
+            shard.sweep(PIECES_WHEN_FULL, now_ms, &self.hasher);
             fits(shard)
         }
     }
@@ -447,7 +473,7 @@ impl<T: Trace> Store for MemoryStore<T> {
                     .get(key, now_ms)
                     .filter(|record| Standing::Record(*record) == *standing)?;
                 record.state.is_settled().then(|| {
-                    shard.remove(key);
+                    shard.remove(key, &self.hasher);
                     *place
                 })
             };

@@ -23,7 +23,7 @@ impl<T: Trace> MemoryStore<T> {
                 .get(&key, now_ms)
                 .filter(|found| found.nonce == claim.nonce && found.state == state);
             if found.is_some_and(|found| found.saw_one_event()) {
-                shard.remove(&key);
+                shard.remove(&key, &self.hasher);
                 self.given_back.fetch_add(1, Ordering::Relaxed);
             } else if found.is_some() {
                 self.give_backs_kept.fetch_add(1, Ordering::Relaxed);
@@ -69,7 +69,7 @@ impl<T: Trace> MemoryStore<T> {
                     shard.replace(&key, &confirmed, expires_at_ms);
                 }
                 SettleEffect::Extend => shard.replace(&key, &own, expires_at_ms),
-                SettleEffect::Delete => shard.remove(&key),
+                SettleEffect::Delete => shard.remove(&key, &self.hasher),
                 SettleEffect::Nothing => {}
             }
             outcome

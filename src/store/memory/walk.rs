@@ -25,7 +25,8 @@ pub struct Held {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cursor {
     shard: usize,
-    slot: usize,
+    /// Downwards, so that what takes the place of a claim that has left was read before.
+    slots_left: Option<usize>,
 }
 
 /// What became of a claim since it was read.
@@ -59,30 +60,32 @@ impl MemoryStore<WholeKey> {
         let mut at = cursor;
         while at.shard < SHARDS {
             let end = self.with_shard(Partition(at.shard as u64), |shard| {
-                while at.slot < shard.slots() && read.len() < limit {
-                    shard.clear_if_expired(at.slot, now_ms);
-                    read.extend(
-                        shard
-                            .live(at.slot, now_ms)
-                            .filter(|held| wanted(held.namespace))
-                            .map(|held| Held {
-                                namespace: held.namespace,
-                                partition: held.partition,
-                                key: names.intern(held.name),
-                                record: held.record,
-                                expires_at_ms: held.expires_at_ms,
-                            }),
-                    );
-                    at.slot += 1;
+                let mut left = at.slots_left.unwrap_or(usize::MAX).min(shard.len());
+                while left > 0 && read.len() < limit {
+                    left -= 1;
+                    let Some(held) = shard.live(left, now_ms) else {
+                        shard.clear_if_expired(left, now_ms, &self.hasher);
+                        continue;
+                    };
+                    if wanted(held.namespace) {
+                        read.push(Held {
+                            namespace: held.namespace,
+                            partition: held.partition,
+                            key: names.intern(held.name),
+                            record: held.record,
+                            expires_at_ms: held.expires_at_ms,
+                        });
+                    }
                 }
-                at.slot >= shard.slots()
+                at.slots_left = Some(left);
+                left == 0
             });
             if !end {
                 return (read, Some(at));
             }
             at = Cursor {
                 shard: at.shard + 1,
-                slot: 0,
+                slots_left: None,
             };
         }
         (read, None)
@@ -107,7 +110,7 @@ impl MemoryStore<WholeKey> {
         self.with_shard(held.partition, |shard| {
             match shard.get_with_expiry(&key, now_ms) {
                 Some(now) if now == (held.record, held.expires_at_ms) => {
-                    shard.remove(&key);
+                    shard.remove(&key, &self.hasher);
                     Since::Removed
                 }
                 Some((record, _)) if record.nonce.same_holder(held.record.nonce) => Since::Changed,

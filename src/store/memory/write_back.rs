@@ -50,7 +50,7 @@ impl<T: Trace> MemoryStore<T> {
             if found.is_some_and(|found| {
                 found.nonce == record.nonce && found.state == record.state && found.saw_one_event()
             }) {
-                shard.remove(&key);
+                shard.remove(&key, &self.hasher);
             }
         });
     }

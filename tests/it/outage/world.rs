@@ -111,6 +111,11 @@ impl World {
             .unwrap_or_else(|| panic!("no series {series}"))
     }
 
+    /// Connections to Redis that were ever made.
+    pub(crate) fn connects(&self) -> f64 {
+        self.metric("dedupd_store_connects_total")
+    }
+
     pub(crate) fn errors(&self, kind: &str) -> f64 {
         self.metric(&format!(r#"dedupd_store_errors_total{{kind="{kind}"}}"#))
     }
