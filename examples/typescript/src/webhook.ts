@@ -12,6 +12,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import type { AddressInfo } from "node:net";
 import { text } from "node:stream/consumers";
 
+import { MicroBatcher } from "./batcher";
 import { Dedup, retryAfterMs } from "./dedup";
 import type { AdmitResponse__Output } from "./generated/dedupd/v1/AdmitResponse";
 import { Files } from "./work";
@@ -21,6 +22,8 @@ const PATIENCE_MS = 2_000;
 
 const [port, folder] = process.argv.slice(2);
 const dedup = new Dedup(process.env.DEDUPD_ADDRESS ?? "127.0.0.1:50061", "webhooks");
+/** Deliveries come one by one; those of a burst are asked about together. */
+const batcher = new MicroBatcher(dedup, PATIENCE_MS);
 const files = new Files(folder!);
 /** What failed before, by id: only for the stand-in of the work. */
 const failures = new Map<string, number>();
@@ -31,7 +34,7 @@ async function receive(request: IncomingMessage, response: ServerResponse): Prom
   const id = String(request.headers["webhook-id"] ?? "");
   let answer: AdmitResponse__Output;
   try {
-    answer = await dedup.admit([{ keyed: { eventId: id } }], PATIENCE_MS);
+    answer = await batcher.admit({ keyed: { eventId: id } });
   } catch (error) {
     console.error(error);
     return reply(response, 503, { "retry-after": "1" });

@@ -69,7 +69,8 @@ pub(super) fn hash_digest(
     digest: [u64; 2],
     hasher: &DefaultHashBuilder,
 ) -> u64 {
-    hasher.hash_one((namespace, digest))
+    // Two words, without the length that an array's hash begins with.
+    hasher.hash_one((digest[0] ^ u64::from(namespace.0), digest[1]))
 }
 
 pub(super) fn hash_id(namespace: NamespaceId, id: &[u8], hasher: &DefaultHashBuilder) -> u64 {

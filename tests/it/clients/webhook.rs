@@ -98,13 +98,32 @@ fn webhooks_are_answered_by_typescript() {
     assert_eq!(receiver.post("", 0, 0), (200, None), "parked");
     assert_eq!((lines("done.jsonl"), lines("dead.jsonl")), (2, 1));
 
+    // A burst, each delivery sent twice: handled once.
     let addr = receiver.addr;
+    let before = lines("done.jsonl");
+    let burst: Vec<_> = (0..100)
+        .map(|number| {
+            thread::spawn(move || {
+                loop {
+                    match post(addr, &format!("burst-{}", number % 50), 0, 0) {
+                        (503, Some(_)) => thread::sleep(Duration::from_millis(50)),
+                        answered => break answered,
+                    }
+                }
+            })
+        })
+        .collect();
+    for delivery in burst {
+        assert_eq!(delivery.join().expect("answered"), (200, None));
+    }
+    assert_eq!(lines("done.jsonl") - before, 50);
+
     let long = thread::spawn(move || post(addr, "evt-3", 0, 2_000));
     sidecar.wait_claims(PENDING, 1);
     assert_eq!(receiver.post("evt-3", 0, 0), (503, Some(1)), "in flight");
     assert_eq!(long.join().expect("answered"), (200, None));
     assert_eq!(receiver.post("evt-3", 0, 0), (200, None));
-    assert_eq!(lines("done.jsonl"), 3);
+    assert_eq!(lines("done.jsonl") - before, 51);
 
     service.signal("KILL");
     service.wait_exit(Duration::from_secs(5));
@@ -113,5 +132,5 @@ fn webhooks_are_answered_by_typescript() {
     wait_until("it has connected again", || {
         receiver.post("evt-4", 0, 0) == (200, None)
     });
-    assert_eq!(lines("done.jsonl"), 4);
+    assert_eq!(lines("done.jsonl") - before, 52);
 }
