@@ -18,6 +18,10 @@ pub mod engine;
 
 pub mod replay;
 
+pub mod inject;
+
+pub mod webhook;
+
 pub mod telemetry;
 
 pub mod admin;

@@ -18,6 +18,10 @@ fn main() -> ExitCode {
         Ok(Command::Replay(options)) => cli::replay(&options),
         Ok(Command::Advise(options)) => cli::advise(&options),
         Ok(Command::Synth(options)) => cli::synth(&options),
+        Ok(Command::Inject(options)) => cli::inject(&options),
+        Ok(Command::Uninject(options)) => cli::uninject(&options),
+        Ok(Command::Webhook(options)) => cli::webhook(&options),
+        Ok(Command::Probe(options)) => cli::probe(&options),
         Err(ended) => ended,
     }
 }

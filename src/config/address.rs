@@ -61,3 +61,14 @@ pub(super) fn parse_tcp(text: &str) -> Result<SocketAddr, String> {
         format!("{text:?} is not an IP address with a port, such as 127.0.0.1:50061 or [::1]:0")
     })
 }
+
+/// Permissions of a socket's file: `0660`.
+pub(super) fn parse_mode(text: &str) -> Result<u32, String> {
+    let digits = text.strip_prefix("0o").unwrap_or(text);
+    match u32::from_str_radix(digits, 8) {
+        Ok(mode) if mode <= 0o777 && !digits.starts_with('+') => Ok(mode),
+        _ => Err(format!(
+            "{text:?} is not a file's permissions in octal, such as 0660"
+        )),
+    }
+}

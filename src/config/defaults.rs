@@ -13,6 +13,8 @@ const MIB: u64 = 1 << 20;
 
 /// A sidecar is reached from its own pod only.
 pub const GRPC_LISTEN: SocketAddr = loopback(50_061);
+/// The owner and the group: a sidecar and its application often run as two users of one group.
+pub const SOCKET_MODE: u32 = 0o660;
 /// Probes and scrapers are let in on purpose, not by default.
 pub const ADMIN_LISTEN: SocketAddr = loopback(9_461);
 
@@ -27,9 +29,24 @@ pub const MAX_WAIT_REPLICAS: u32 = 5;
 /// A bundle of all public authorities has a quarter of it.
 pub const MAX_STORE_FILE_BYTES: u64 = MIB;
 /// Some five million claims, and less than a node's spare memory.
-pub const MAX_MEMORY_BYTES: u64 = 1 << 30;
+const MAX_MEMORY_BYTES: u64 = 1 << 30;
 /// Some two million claims: an hour of 600 events a second.
-pub const MAX_LOCAL_MEMORY_BYTES: u64 = 256 * MIB;
+const MAX_LOCAL_MEMORY_BYTES: u64 = 256 * MIB;
+/// Half of what the process may use, so that the failure mode speaks and not the kernel's killer.
+pub fn max_memory_bytes(memory_limit_bytes: Option<u64>) -> u64 {
+    within(MAX_MEMORY_BYTES, memory_limit_bytes, 2)
+}
+
+/// A quarter of it: less is needed while Redis is there.
+pub fn max_local_memory_bytes(memory_limit_bytes: Option<u64>) -> u64 {
+    within(MAX_LOCAL_MEMORY_BYTES, memory_limit_bytes, 4)
+}
+
+fn within(most: u64, limit: Option<u64>, part: u64) -> u64 {
+    let part = limit.map_or(most, |limit| limit / part / MIB * MIB);
+    part.clamp(LEAST_MAX_MEMORY_BYTES, most)
+}
+
 /// Fewer bytes hold no useful number of claims.
 pub const LEAST_MAX_MEMORY_BYTES: u64 = MIB;
 

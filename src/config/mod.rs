@@ -11,7 +11,7 @@ use crate::domain::policy::{FailureMode, Policy};
 pub(crate) use self::quantity::parse_duration;
 pub use self::{
     address::GrpcAddress,
-    source::{Flags, load},
+    source::{Flags, admin_address, load, log_format},
     store_url::{StoreUrl, redact_user_info},
 };
 
@@ -38,6 +38,8 @@ mod namespace;
 mod ttl;
 
 mod show;
+
+pub mod injector;
 
 #[cfg(test)]
 mod tests;
@@ -69,6 +71,8 @@ impl Config {
 pub struct Listen {
     /// Never empty.
     pub grpc: Vec<GrpcAddress>,
+    /// Permissions of Unix sockets' files.
+    pub socket_mode: u32,
     pub admin: SocketAddr,
     /// For gRPC over TCP; Unix sockets stay plain.
     pub tls: Option<TlsFiles>,

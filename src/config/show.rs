@@ -28,7 +28,11 @@ impl Config {
             .map(|policy| (policy.name().to_string(), namespace(policy)))
             .collect();
         let grpc: Vec<_> = self.listen.grpc.iter().map(ToString::to_string).collect();
-        let mut listen = json!({ "grpc": grpc, "admin": self.listen.admin.to_string() });
+        let mut listen = json!({
+            "grpc": grpc,
+            "socket_mode": format!("{:04o}", self.listen.socket_mode),
+            "admin": self.listen.admin.to_string(),
+        });
         if let Some(tls) = &self.listen.tls {
             listen["tls"] = json!({
                 "cert_file": tls.cert_file,

@@ -4,6 +4,7 @@ use std::{
     ffi::OsString,
     fs::File,
     io::Read,
+    net::SocketAddr,
     path::{Path, PathBuf},
     str::FromStr,
 };
@@ -14,13 +15,13 @@ use serde_saphyr::UserMessageFormatter;
 
 use super::{
     Config, ConfigErrors, GrpcAddress, LogFormat, StoreUrl,
-    address::parse_tcp,
+    address::{parse_mode, parse_tcp},
     defaults,
     scope::Scope,
     store::{Files, Reported, Said},
     store_url::has_password,
     validate::{Origin, Overrides, validate},
-    written::{Root, Written},
+    written::Written,
 };
 use crate::store::redis::target::Secret;
 
@@ -31,6 +32,7 @@ const CONFIG_INLINE: &str = "DEDUPD_CONFIG_INLINE";
 const STORE_URL: &str = "DEDUPD_STORE_URL";
 pub(super) const STORE_PASSWORD: &str = "DEDUPD_STORE_PASSWORD";
 const GRPC_LISTEN: &str = "DEDUPD_GRPC_LISTEN";
+const SOCKET_MODE: &str = "DEDUPD_GRPC_SOCKET_MODE";
 const ADMIN_LISTEN: &str = "DEDUPD_ADMIN_LISTEN";
 const LOG_FORMAT: &str = "DEDUPD_LOG_FORMAT";
 
@@ -44,6 +46,8 @@ pub struct Flags {
     pub log_format: Option<LogFormat>,
     /// The files that the store needs lie elsewhere: they are not looked at.
     pub without_store_files: bool,
+    /// What this process may use, if that is known: the default bounds of stores keep within it.
+    pub memory_limit_bytes: Option<u64>,
 }
 
 /// Reads and validates the configuration that flags, `environment` (a variable's name → its value)
@@ -55,14 +59,31 @@ pub fn load(
     let mut errors = Vec::new();
     let mut scope = Scope::root(&mut errors);
     let overrides = overrides(flags, environment, &mut scope);
-    let log_format = log_format(flags, environment, &mut scope);
+    let log_format = read_log_format(flags.log_format, environment, &mut scope);
     let config = text(flags, environment, &mut scope)
-        .and_then(|(origin, text)| Some((origin, parse(origin, &text, &mut scope)?)))
+        .and_then(|(origin, text)| Some((origin, parse(origin.source(), &text, &mut scope)?)))
         .and_then(|(origin, root)| validate(origin, root, overrides, &mut scope));
     match config {
         Some(config) if errors.is_empty() => Ok((config, log_format)),
         _ => Err(ConfigErrors(errors)),
     }
+}
+
+/// Where the admin HTTP listens, as far as flags and `environment` say.
+pub fn admin_address(
+    flags: &Flags,
+    environment: &dyn Fn(&str) -> Option<OsString>,
+) -> Result<SocketAddr, ConfigErrors> {
+    let mut errors = Vec::new();
+    let mut scope = Scope::root(&mut errors);
+    let admin = overrides(flags, environment, &mut scope).admin;
+    if errors
+        .iter()
+        .any(|error| error.path == ADMIN_LISTEN || error.path == "--admin-listen")
+    {
+        return Err(ConfigErrors(errors));
+    }
+    Ok(admin.unwrap_or(defaults::ADMIN_LISTEN))
 }
 
 fn variable(
@@ -112,6 +133,7 @@ fn overrides(
             url: store_url,
             password: store_password(environment, scope),
             files,
+            memory_limit_bytes: flags.memory_limit_bytes,
         },
         grpc: grpc.and_then(|(source, text)| {
             let addresses = text
@@ -119,6 +141,8 @@ fn overrides(
                 .map(|address| GrpcAddress::from_str(address.trim()));
             scope.list(source, Some(Ok(addresses.collect())))
         }),
+        socket_mode: variable(SOCKET_MODE, environment, scope)
+            .and_then(|text| scope.read(SOCKET_MODE, Some(parse_mode(text.trim())))),
         admin: admin.and_then(|(source, text)| scope.read(source, Some(parse_tcp(text.trim())))),
     }
 }
@@ -151,12 +175,26 @@ fn store_url_of(source: &str, text: &str) -> Result<StoreUrl, String> {
     text.parse()
 }
 
-fn log_format(
-    flags: &Flags,
+/// How logs are written, as far as a flag and `environment` say.
+pub fn log_format(
+    flag: Option<LogFormat>,
+    environment: &dyn Fn(&str) -> Option<OsString>,
+) -> Result<LogFormat, ConfigErrors> {
+    let mut errors = Vec::new();
+    let format = read_log_format(flag, environment, &mut Scope::root(&mut errors));
+    if errors.is_empty() {
+        Ok(format)
+    } else {
+        Err(ConfigErrors(errors))
+    }
+}
+
+fn read_log_format(
+    flag: Option<LogFormat>,
     environment: &dyn Fn(&str) -> Option<OsString>,
     scope: &mut Scope<'_>,
 ) -> LogFormat {
-    if let Some(format) = flags.log_format {
+    if let Some(format) = flag {
         return format;
     }
     let Some(text) = variable(LOG_FORMAT, environment, scope) else {
@@ -199,7 +237,11 @@ fn text(
     }
 }
 
-fn read_file(source: &'static str, path: &Path, scope: &mut Scope<'_>) -> Option<(Origin, String)> {
+pub(super) fn read_file(
+    source: &'static str,
+    path: &Path,
+    scope: &mut Scope<'_>,
+) -> Option<(Origin, String)> {
     let mut text = String::new();
     let limit = defaults::MAX_TEXT_BYTES as u64 + 1;
     let read = File::open(path).and_then(|file| file.take(limit).read_to_string(&mut text));
@@ -215,11 +257,12 @@ fn read_file(source: &'static str, path: &Path, scope: &mut Scope<'_>) -> Option
     }
 }
 
-fn parse(origin: Origin, text: &str, scope: &mut Scope<'_>) -> Option<Root> {
-    let source = match origin {
-        Origin::BuiltIn => "built-in",
-        Origin::Text(source) => source,
-    };
+/// `source` is what named the text.
+pub(super) fn parse<T: Written>(
+    source: &'static str,
+    text: &str,
+    scope: &mut Scope<'_>,
+) -> Option<T> {
     if text.len() > defaults::MAX_TEXT_BYTES {
         scope
             .at(source)
@@ -250,5 +293,5 @@ fn parse(origin: Origin, text: &str, scope: &mut Scope<'_>) -> Option<Root> {
             return None;
         }
     };
-    scope.read(source, Some(Root::read(value)))
+    scope.read(source, Some(T::read(value)))
 }

@@ -26,6 +26,7 @@ pub(super) struct Said {
     pub(super) url: Option<Result<StoreUrl, Reported>>,
     pub(super) password: Option<Result<Secret, Reported>>,
     pub(super) files: Files,
+    pub(super) memory_limit_bytes: Option<u64>,
 }
 
 /// What is wrong with it is on the scope already.
@@ -86,13 +87,13 @@ pub(super) fn store(
     let max_memory_bytes = memory_bytes(
         "max_memory",
         written.max_memory,
-        defaults::MAX_MEMORY_BYTES,
+        defaults::max_memory_bytes(said.memory_limit_bytes),
         &mut scope,
     );
     let max_local_memory_bytes = memory_bytes(
         "max_local_memory",
         written.max_local_memory,
-        defaults::MAX_LOCAL_MEMORY_BYTES,
+        defaults::max_local_memory_bytes(said.memory_limit_bytes),
         &mut scope,
     );
     StoreConfig {

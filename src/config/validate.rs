@@ -20,10 +20,20 @@ pub(super) enum Origin {
     Text(&'static str),
 }
 
+impl Origin {
+    pub(super) fn source(self) -> &'static str {
+        match self {
+            Origin::BuiltIn => "built-in",
+            Origin::Text(source) => source,
+        }
+    }
+}
+
 /// What flags and the environment say in place of the text.
 pub(super) struct Overrides {
     pub(super) store: Said,
     pub(super) grpc: Option<Vec<GrpcAddress>>,
+    pub(super) socket_mode: Option<u32>,
     pub(super) admin: Option<SocketAddr>,
 }
 
@@ -35,7 +45,13 @@ pub(super) fn validate(
     scope: &mut Scope<'_>,
 ) -> Option<Config> {
     scope.refuse_unknown_keys(&root);
-    let listen = listen(root.listen, overrides.grpc, overrides.admin, scope);
+    let listen = listen(
+        root.listen,
+        overrides.grpc,
+        overrides.socket_mode,
+        overrides.admin,
+        scope,
+    );
     let in_memory = store::is_memory(&overrides.store, root.store.as_ref());
     let store = store::store(root.store, overrides.store, scope);
     let limits = limits(root.limits, scope);
@@ -63,6 +79,7 @@ pub(super) fn validate(
 fn listen(
     written: Option<Field<written::Listen>>,
     grpc: Option<Vec<GrpcAddress>>,
+    socket_mode: Option<u32>,
     admin: Option<SocketAddr>,
     scope: &mut Scope<'_>,
 ) -> Listen {
@@ -71,6 +88,12 @@ fn listen(
         grpc: grpc
             .or_else(|| scope.list("grpc", written.grpc))
             .unwrap_or_else(|| vec![GrpcAddress::Tcp(defaults::GRPC_LISTEN)]),
+        socket_mode: socket_mode
+            .or_else(|| {
+                let mode = scope.read("socket_mode", written.socket_mode)?;
+                Some(mode.0)
+            })
+            .unwrap_or(defaults::SOCKET_MODE),
         admin: admin
             .or_else(|| scope.read("admin", written.admin))
             .unwrap_or(defaults::ADMIN_LISTEN),

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration}
 use serde_json::{Map, Value};
 
 use super::{
-    address::{GrpcAddress, parse_tcp},
+    address::{GrpcAddress, parse_mode, parse_tcp},
     quantity::{parse_duration, parse_size},
     store_url::StoreUrl,
 };
@@ -61,6 +61,8 @@ macro_rules! sections {
     )*};
 }
 
+pub(super) use sections;
+
 sections! {
     Root {
         listen: Listen,
@@ -72,6 +74,7 @@ sections! {
     }
     Listen {
         grpc: Vec<Field<GrpcAddress>>,
+        socket_mode: FileMode,
         admin: SocketAddr,
         tls: Tls,
     }
@@ -175,23 +178,26 @@ pub(super) struct Absent;
 /// A number of bytes.
 pub(super) struct Size(pub(super) u64);
 
+/// Permissions of a file, in octal.
+pub(super) struct FileMode(pub(super) u32);
+
 /// How far a time may lie off; `None` is `off`.
 pub(super) struct Limit(pub(super) Option<Duration>);
 
-fn take<T: Written>(map: &mut Map<String, Value>, key: &str) -> Option<Field<T>> {
+pub(super) fn take<T: Written>(map: &mut Map<String, Value>, key: &str) -> Option<Field<T>> {
     map.remove(key)
         .filter(|value| !value.is_null())
         .map(T::read)
 }
 
-fn mapping(value: Value) -> Field<Map<String, Value>> {
+pub(super) fn mapping(value: Value) -> Field<Map<String, Value>> {
     match value {
         Value::Object(map) => Ok(map),
         other => Err(format!("must be a mapping, not {}", kind_of(&other))),
     }
 }
 
-fn text(value: Value, example: &str) -> Field<String> {
+pub(super) fn text(value: Value, example: &str) -> Field<String> {
     match value {
         Value::String(text) => Ok(text),
         other => Err(format!("must be {example}, not {}", kind_of(&other))),
@@ -210,7 +216,7 @@ const fn kind_of(value: &Value) -> &'static str {
 }
 
 /// One of a few words.
-fn word<T: Copy>(value: &Value, words: &[(&str, T)]) -> Field<T> {
+pub(super) fn word<T: Copy>(value: &Value, words: &[(&str, T)]) -> Field<T> {
     let found = words.iter().find(|(word, _)| value.as_str() == Some(word));
     found.map(|(_, meaning)| *meaning).ok_or_else(|| {
         let known: Vec<_> = words.iter().map(|(word, _)| *word).collect();
@@ -285,6 +291,16 @@ impl Written for Size {
     }
 }
 
+impl Written for FileMode {
+    fn read(value: Value) -> Field<Self> {
+        parse_mode(&text(
+            value,
+            "permissions in octal, in quotes, such as \"0660\"",
+        )?)
+        .map(FileMode)
+    }
+}
+
 impl Written for GrpcAddress {
     fn read(value: Value) -> Field<Self> {
         text(
@@ -356,6 +372,8 @@ macro_rules! words {
         }
     )*};
 }
+
+pub(super) use words;
 
 words! {
     Kind { "transition" => Transition, "ping" => Ping, "keyed" => Keyed, }

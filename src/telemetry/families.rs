@@ -10,17 +10,17 @@ use prometheus_client::{
 
 /// Writes whole families. Suffixes (`_total`, `_info`, units) are added by what is written.
 #[derive(Debug)]
-pub(super) struct Families<'e>(pub(super) DescriptorEncoder<'e>);
+pub(crate) struct Families<'e>(pub(crate) DescriptorEncoder<'e>);
 
 impl Families<'_> {
-    pub(super) fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
+    pub(crate) fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
         let mut metric = self
             .0
             .encode_descriptor(name, help, None, MetricType::Counter)?;
         metric.encode_counter::<NoLabelSet, _, u64>(&value, None)
     }
 
-    pub(super) fn counters<L: EncodeLabelSet>(
+    pub(crate) fn counters<L: EncodeLabelSet>(
         &mut self,
         name: &str,
         help: &str,
@@ -37,7 +37,7 @@ impl Families<'_> {
         Ok(())
     }
 
-    pub(super) fn gauge(
+    pub(crate) fn gauge(
         &mut self,
         name: &str,
         help: &str,
@@ -48,7 +48,7 @@ impl Families<'_> {
             .encode_gauge(&value)
     }
 
-    pub(super) fn gauge_in(
+    pub(crate) fn gauge_in(
         &mut self,
         name: &str,
         unit: Unit,
@@ -60,7 +60,7 @@ impl Families<'_> {
             .encode_gauge(&value)
     }
 
-    pub(super) fn gauges<L: EncodeLabelSet>(
+    pub(crate) fn gauges<L: EncodeLabelSet>(
         &mut self,
         name: &str,
         help: &str,
@@ -75,7 +75,7 @@ impl Families<'_> {
         Ok(())
     }
 
-    pub(super) fn infos<L: EncodeLabelSet>(
+    pub(crate) fn infos<L: EncodeLabelSet>(
         &mut self,
         name: &str,
         help: &str,
@@ -91,7 +91,7 @@ impl Families<'_> {
     }
 
     /// `rows` hold one more count than there are bounds, and a sum; all in seconds.
-    pub(super) fn histograms<L: EncodeLabelSet, const BUCKETS: usize>(
+    pub(crate) fn histograms<L: EncodeLabelSet, const BUCKETS: usize>(
         &mut self,
         name: &str,
         help: &str,

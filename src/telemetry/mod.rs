@@ -2,7 +2,7 @@
 
 pub mod counters;
 pub mod dead_letters;
-mod families;
+pub(crate) mod families;
 pub mod latency;
 pub mod logs;
 pub mod metrics;

@@ -100,6 +100,20 @@ fn no_module_of_the_domain_needs_one_below_it() {
 }
 
 #[test]
+fn injection_touches_nothing() {
+    let words = [
+        "async ", ".await", "std::fs", "std::net", "std::io", "std::env", "tokio", "tracing",
+        "println!", "::now()",
+    ];
+    check(
+        "src/inject",
+        &[],
+        &words,
+        "what the server and the command line share does no IO",
+    );
+}
+
+#[test]
 fn generated_types_stay_on_the_surface() {
     check(
         "src",
@@ -114,6 +128,8 @@ fn generated_types_stay_on_the_surface() {
         "src/config",
         "src/telemetry",
         "src/admin",
+        "src/inject",
+        "src/webhook",
     ] {
         check(
             folder,
@@ -150,6 +166,8 @@ fn only_the_app_binds_and_spawns() {
         "src/admin",
         "src/telemetry",
         "src/config",
+        "src/inject",
+        "src/webhook",
     ] {
         check(
             folder,

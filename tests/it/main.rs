@@ -14,6 +14,7 @@ mod faults;
 mod golden;
 mod grpc_surface;
 mod house;
+mod inject;
 mod memory_store;
 mod model;
 mod operation;

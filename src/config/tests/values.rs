@@ -267,3 +267,43 @@ fn warnings_name_what_is_probably_not_meant() {
         assert!(warning.starts_with(start), "{warning}");
     }
 }
+
+#[test]
+fn stores_in_memory_keep_within_what_the_process_may_use() {
+    let check = |limit: Option<u64>, max_memory: &str, max_local: &str| {
+        let flags = Flags {
+            memory_limit_bytes: limit,
+            ..Flags::default()
+        };
+        let (config, _) = load_with(&flags, &[]).expect("the built-in namespaces");
+        let store = config.store;
+        assert_eq!(size_text(store.max_memory_bytes), max_memory, "{limit:?}");
+        assert_eq!(
+            size_text(store.max_local_memory_bytes),
+            max_local,
+            "{limit:?}"
+        );
+    };
+    check(None, "1GiB", "256MiB");
+    check(Some(16 << 30), "1GiB", "256MiB");
+    check(Some(256 << 20), "128MiB", "64MiB");
+    check(Some(1 << 20), "1MiB", "1MiB");
+}
+
+#[test]
+fn the_mode_of_sockets_is_octal() {
+    assert_eq!(valid(&with_ttl("1s")).listen.socket_mode, 0o660);
+    let listen = |mode: &str| format!("listen: {{ socket_mode: {mode} }}\n{}", with_ttl("1s"));
+    assert_eq!(valid(&listen("'0666'")).listen.socket_mode, 0o666);
+    let path = "listen.socket_mode";
+    check_errors(load_text(&listen("0666")), &[(path, "in quotes")]);
+    check_errors(load_text(&listen("'0999'")), &[(path, "in octal")]);
+    check_errors(load_text(&listen("'7777'")), &[(path, "in octal")]);
+    let text = with_ttl("1s");
+    let environment = [
+        ("DEDUPD_CONFIG_INLINE", text.as_str()),
+        ("DEDUPD_GRPC_SOCKET_MODE", "0600"),
+    ];
+    let (config, _) = load_with(&Flags::default(), &environment).expect("a valid text");
+    assert_eq!(config.listen.socket_mode, 0o600);
+}

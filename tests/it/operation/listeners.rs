@@ -72,6 +72,23 @@ async fn o02_a_unix_socket_is_served_guarded_and_removed() {
     assert!(!path.exists(), "the socket is left behind");
 }
 
+#[test]
+fn o02_a_socket_has_the_mode_that_is_asked_for() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("dedupd.sock");
+    let options = Options {
+        args: vec![
+            "--grpc-listen".to_owned(),
+            format!("unix:{}", path.display()),
+        ],
+        env: vec![("DEDUPD_GRPC_SOCKET_MODE".to_owned(), "0666".to_owned())],
+        ..Options::default()
+    };
+    let _service = Service::start(&options);
+    let metadata = fs::symlink_metadata(&path).expect("a socket");
+    assert_eq!(metadata.permissions().mode() & 0o777, 0o666);
+}
+
 fn pem(name: &str) -> String {
     certificates::path(name).display().to_string()
 }

@@ -276,7 +276,7 @@ impl Drop for RedisServer {
 }
 
 /// Sends a signal by name. Safe against a pid used anew: callers hold the child unreaped.
-pub(super) fn send_signal(name: &str, pid: u32) {
+pub(crate) fn send_signal(name: &str, pid: u32) {
     let status = Command::new("kill")
         .args(["-s", name, &pid.to_string()])
         .status()

@@ -159,20 +159,7 @@ impl Service {
 
     /// Status and body of a GET from the admin listener.
     pub(crate) fn http_get(&self, path: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(self.bound.admin).expect("admin HTTP listens");
-        let timeout = Some(HTTP_TIMEOUT);
-        stream.set_read_timeout(timeout).expect("a TCP socket");
-        // HTTP/1.0: the answer comes unchunked and ends with the connection.
-        write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").expect("admin HTTP reads");
-        let mut answer = String::new();
-        let read = stream.read_to_string(&mut answer);
-        read.expect("admin HTTP answers");
-        let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
-        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
-        (
-            status.unwrap_or_else(|| panic!("no status in {head:?}")),
-            body.to_owned(),
-        )
+        http_get(self.bound.admin, path)
     }
 
     /// The value of one series, such as `dedupd_decisions_total{namespace="pings",…}`.
@@ -193,6 +180,24 @@ impl Drop for Service {
             eprintln!("log of dedupd: {:#?}", self.logs());
         }
     }
+}
+
+/// Status and body.
+pub(crate) fn http_get(address: SocketAddr, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).expect("admin HTTP listens");
+    let timeout = Some(HTTP_TIMEOUT);
+    stream.set_read_timeout(timeout).expect("a TCP socket");
+    // HTTP/1.0: the answer comes unchunked and ends with the connection.
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").expect("admin HTTP reads");
+    let mut answer = String::new();
+    let read = stream.read_to_string(&mut answer);
+    read.expect("admin HTTP answers");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
+    (
+        status.unwrap_or_else(|| panic!("no status in {head:?}")),
+        body.to_owned(),
+    )
 }
 
 fn command(options: &Options, directory: &TempDir) -> Command {
@@ -223,7 +228,7 @@ fn command(options: &Options, directory: &TempDir) -> Command {
     command
 }
 
-fn exit_code(child: &mut Child, timeout: Duration) -> Option<i32> {
+pub(crate) fn exit_code(child: &mut Child, timeout: Duration) -> Option<i32> {
     let deadline = Instant::now() + timeout;
     loop {
         if let Some(status) = child.try_wait().expect("the child is ours") {
@@ -239,7 +244,7 @@ fn exit_code(child: &mut Child, timeout: Duration) -> Option<i32> {
 
 /// What the process printed, stdout and stderr as they came.
 #[derive(Debug, Default)]
-struct Logs {
+pub(crate) struct Logs {
     state: Mutex<LogState>,
     changed: Condvar,
 }
@@ -251,7 +256,7 @@ struct LogState {
 }
 
 impl Logs {
-    fn collect(self: &Arc<Self>, stream: impl Read + Send + 'static) {
+    pub(crate) fn collect(self: &Arc<Self>, stream: impl Read + Send + 'static) {
         self.state.lock().expect("no panic inside").open_streams += 1;
         let logs = Arc::clone(self);
         thread::spawn(move || {
@@ -264,12 +269,12 @@ impl Logs {
         });
     }
 
-    fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         self.state.lock().expect("no panic inside").lines.clone()
     }
 
     /// The first line of which `find` makes something; `None` when time or the process ends.
-    fn wait<T>(&self, timeout: Duration, find: impl Fn(&str) -> Option<T>) -> Option<T> {
+    pub(crate) fn wait<T>(&self, timeout: Duration, find: impl Fn(&str) -> Option<T>) -> Option<T> {
         let deadline = Instant::now() + timeout;
         let mut state = self.state.lock().expect("no panic inside");
         let mut read = 0;
@@ -288,7 +293,7 @@ impl Logs {
     }
 }
 
-fn series_value(exposition: &str, series: &str) -> Option<f64> {
+pub(crate) fn series_value(exposition: &str, series: &str) -> Option<f64> {
     let wanted = name_and_labels(series);
     exposition
         .lines()
