@@ -116,6 +116,7 @@ state = "$state/containerd-run"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "docker.io/local/pause:1"
   restrict_oom_score_adj = true
+  netns_mounts_under_state_dir = true # so that they go with it
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "/usr/lib/cni"
     conf_dir = "$state/cni"
