@@ -1,6 +1,5 @@
 //! Which server of a cluster holds which slots.
 
-use crate::store::redis::wire::Commands;
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
@@ -12,6 +11,7 @@ use super::{
     connection::{DialError, Dialer},
     slot::SLOTS,
     target::{Address, Endpoint},
+    wire::Commands,
     work::error_of,
 };
 use crate::store::StoreError;

@@ -1,6 +1,5 @@
 //! One pipeline: built from several pieces of work, sent, and followed to its end.
 
-use crate::store::redis::wire::Wire;
 use std::{
     pin::Pin,
     sync::{
@@ -23,6 +22,7 @@ use super::{
     connection::{Connection, Link},
     error::Redirection,
     script::ScriptCall,
+    wire::Wire,
     work::{Reading, Share, Work, error_of},
 };
 use crate::{domain::key::KeyScheme, store::StoreError};

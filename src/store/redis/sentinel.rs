@@ -1,6 +1,5 @@
 //! Where the primary is, as the sentinels say.
 
-use crate::store::redis::wire::{Commands, Wire};
 use std::{sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, future::join_all, stream::FuturesUnordered};
@@ -15,6 +14,7 @@ use tokio::{
 use super::{
     connection::{DialError, Dialer},
     target::{Access, Address},
+    wire::{Commands, Wire},
     work::error_of,
 };
 use crate::store::StoreError;

@@ -11,7 +11,6 @@ mod servers;
 mod trial;
 mod words;
 
-use crate::store::redis::wire::{Commands, Wire};
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
@@ -30,6 +29,7 @@ use super::{
     connection::Dialer,
     error::{reason, shown},
     target::Topology,
+    wire::{Commands, Wire},
     work::error_of,
 };
 use crate::{

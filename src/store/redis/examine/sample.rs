@@ -1,12 +1,18 @@
 //! What stands under a prefix: a bounded look at some of its keys.
 
-use crate::store::redis::wire::{Commands, Wire};
 use redis::{RedisError, Value};
 
 use super::{refusal::refusal, trial::send};
 use crate::{
     domain::claim::{MAX_RECORD_BYTES, Standing},
-    store::{StoreError, examination::Sample, redis::work::error_of},
+    store::{
+        StoreError,
+        examination::Sample,
+        redis::{
+            wire::{Commands, Wire},
+            work::error_of,
+        },
+    },
 };
 
 /// Keys that are looked at, for each prefix and server.

@@ -1,6 +1,5 @@
 //! The servers that hold claims, as each topology tells of them, and a connection to each.
 
-use crate::store::redis::wire::Wire;
 use futures_util::future::join_all;
 
 use super::words::cannot_connect;
@@ -13,6 +12,7 @@ use crate::store::{
         sentinel::Sentinels,
         slot::SLOTS,
         target::{Address, Endpoint, Topology},
+        wire::Wire,
     },
 };
 

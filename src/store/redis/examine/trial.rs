@@ -4,7 +4,6 @@
 //! claim is made, confirmed and deleted, and another one released, by the scripts themselves. What
 //! is written expires by itself if it cannot be deleted.
 
-use crate::store::redis::wire::{Commands, Wire};
 use std::{sync::atomic::AtomicBool, time::Duration};
 
 use rand::seq::SliceRandom;
@@ -27,6 +26,7 @@ use crate::{
             commands::{self, Adoption},
             error::from_text,
             script::{Abilities, Script, ScriptCall},
+            wire::{Commands, Wire},
             work::error_of,
         },
     },
