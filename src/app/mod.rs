@@ -67,24 +67,28 @@ const MAX_QUEUED_EVENTS: usize = 50_000;
 
 /// Runs the service until it is told to stop.
 pub fn serve(config: Config, log_format: LogFormat, replace_contract: bool) -> ExitCode {
+    begin(log_format, &config.warnings);
+    to_its_end(run(config, replace_contract))
+}
+
+fn begin(log_format: LogFormat, warnings: &[String]) {
     logs::init(log_format);
-    for warning in &config.warnings {
+    for warning in warnings {
         tracing::warn!("{warning}");
     }
+}
+
+fn to_its_end(work: impl Future<Output = Result<(), Failure>>) -> ExitCode {
     let outcome = runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(Failure::System)
         .and_then(|runtime| {
-            let outcome = runtime.block_on(run(config, replace_contract));
+            let outcome = runtime.block_on(work);
             // What still runs had its time.
             runtime.shutdown_background();
             outcome
         });
-    end(outcome)
-}
-
-fn end(outcome: Result<(), Failure>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

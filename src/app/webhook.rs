@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
-use tokio::{runtime, sync::watch, time};
+use tokio::{sync::watch, time};
 
 use super::{
     Failure, Tasks,
@@ -16,7 +16,6 @@ use crate::{
         LogFormat,
         injector::{InjectorConfig, Tls},
     },
-    telemetry::logs,
     webhook::{
         api::{self, Api},
         certificate::Current,
@@ -40,20 +39,8 @@ pub(crate) struct ConfigFile {
 
 /// Answers reviews until it is told to stop.
 pub(crate) fn webhook(config: InjectorConfig, file: ConfigFile, log_format: LogFormat) -> ExitCode {
-    logs::init(log_format);
-    for warning in &config.warnings {
-        tracing::warn!("{warning}");
-    }
-    let outcome = runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(Failure::System)
-        .and_then(|runtime| {
-            let outcome = runtime.block_on(run(config, file));
-            runtime.shutdown_background();
-            outcome
-        });
-    super::end(outcome)
+    super::begin(log_format, &config.warnings);
+    super::to_its_end(run(config, file))
 }
 
 async fn run(config: InjectorConfig, file: ConfigFile) -> Result<(), Failure> {

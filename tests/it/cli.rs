@@ -2,11 +2,12 @@
 
 use std::{
     env, fs,
-    io::Write,
-    process::{Command, Output, Stdio},
+    process::{Command, Output},
 };
 
 use serde_json::{Value, json};
+
+use crate::support::program::output_of;
 
 mod golden;
 
@@ -18,21 +19,8 @@ fn dedupd(arguments: &[&str], environment: &[(&str, &str)], input: &str) -> Outp
             command.env_remove(name);
         }
     }
-    let mut child = command
-        .args(arguments)
-        .envs(environment.iter().copied())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("dedupd runs");
-    // A child that ends before it reads closes the pipe: that is not a fault of the test.
-    let _ = child
-        .stdin
-        .take()
-        .expect("stdin is piped")
-        .write_all(input.as_bytes());
-    child.wait_with_output().expect("dedupd ends")
+    let command = command.args(arguments).envs(environment.iter().copied());
+    output_of(command, input.as_bytes())
 }
 
 fn text(bytes: &[u8]) -> &str {

@@ -5,31 +5,16 @@ mod files;
 mod service;
 mod tables;
 
-use std::{
-    io::Write,
-    process::{Command, Output, Stdio},
-    thread,
-};
+use std::process::{Command, Output};
 
 use serde_json::Value;
 
+use crate::support::program::output_of;
+
 /// Runs the binary; what it does not read of `input` is lost.
 fn dedupd(arguments: &[&str], input: &[u8]) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_dedupd"))
-        .args(arguments)
-        .env_clear()
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("dedupd runs");
-    let mut stdin = child.stdin.take().expect("stdin is piped");
-    thread::scope(|scope| {
-        scope.spawn(move || {
-            let _ = stdin.write_all(input);
-        });
-        child.wait_with_output().expect("dedupd ends")
-    })
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dedupd"));
+    output_of(command.args(arguments).env_clear(), input)
 }
 
 /// Of words with single spaces between them.

@@ -52,8 +52,7 @@ const SHARDS_PER_STRIPE: usize = 64;
 const SHARDS: usize = STRIPES * SHARDS_PER_STRIPE;
 /// A claim that finds no memory passes over this many pieces of slots before it gives up.
 const PIECES_WHEN_FULL: usize = 4;
-/// Tables that one tick passes over, so that an idle store is clean after half a minute; at ten
-/// million claims a tick reads 30 MB.
+/// Tables that one tick passes over, so that an idle store is clean after half a minute.
 const SHARDS_PER_TICK: usize = SHARDS / 32;
 
 /// Claims in this process.

@@ -106,15 +106,18 @@ impl<T: Trace> Slots<T> {
         }
     }
 
-    /// The how-many-th of all: the narrow ones, the wide ones, the ids.
-    pub(super) fn place(&self, number: usize) -> Option<Place> {
-        let lists = [
+    fn lens(&self) -> [(List, usize); 3] {
+        [
             (List::Narrow, self.narrow.len()),
             (List::Wide, self.wide.len()),
             (List::Ids, self.ids.len()),
-        ];
+        ]
+    }
+
+    /// The how-many-th of all: the narrow ones, the wide ones, the ids.
+    pub(super) fn place(&self, number: usize) -> Option<Place> {
         let mut number = number;
-        for (list, len) in lists {
+        for (list, len) in self.lens() {
             if number < len {
                 return Some(Place::new(list, number));
             }
@@ -129,13 +132,8 @@ impl<T: Trace> Slots<T> {
 
     /// Where a piece of them begins, and how many it has.
     pub(super) fn piece(&self, piece: usize) -> Option<(Place, usize)> {
-        let lists = [
-            (List::Narrow, self.narrow.len()),
-            (List::Wide, self.wide.len()),
-            (List::Ids, self.ids.len()),
-        ];
         let mut first = piece * PIECE_ITEMS;
-        for (list, len) in lists {
+        for (list, len) in self.lens() {
             if first < len {
                 return Some((Place::new(list, first), (len - first).min(PIECE_ITEMS)));
             }

@@ -104,12 +104,11 @@ async fn ask(dialer: &Dialer, address: Address) -> Result<SlotMap, DialError> {
 
 /// `CLUSTER INFO` is a text of lines `name:value`. A server that does not permit it knows no epoch.
 fn read_epoch(info: &Value) -> u64 {
-    let text = match info {
-        Value::BulkString(text) => String::from_utf8_lossy(text).into_owned(),
-        Value::VerbatimString { text, .. } => text.clone(),
-        _ => return 0,
+    let Value::BulkString(text) = info else {
+        return 0;
     };
-    text.lines()
+    String::from_utf8_lossy(text)
+        .lines()
         .find_map(|line| line.strip_prefix("cluster_current_epoch:"))
         .and_then(|epoch| epoch.trim().parse().ok())
         .unwrap_or(0)

@@ -19,24 +19,16 @@ impl From<&ServerError> for StoreError {
 
 impl From<&RedisError> for StoreError {
     fn from(error: &RedisError) -> Self {
-        if let Some(code) = error.code() {
-            return from_code(code);
-        }
         match error.kind() {
-            ErrorKind::AuthenticationFailed => StoreError::Unauthenticated,
-            ErrorKind::Parse | ErrorKind::UnexpectedReturnType => StoreError::Protocol,
+            ErrorKind::Parse => StoreError::Protocol,
             _ if error.is_timeout() => StoreError::Timeout,
             _ => StoreError::Connection,
         }
     }
 }
 
-/// The innermost reason, which is that of the system, of TLS or of the server.
+/// The innermost reason, which is that of the system or of TLS: a server's errors are replies.
 pub(super) fn reason(error: &RedisError) -> String {
-    if let Some(code) = error.code() {
-        let detail = shown(error.detail().unwrap_or_default());
-        return format!("{code} {}", detail.trim_end_matches('.'));
-    }
     let mut innermost: &dyn std::error::Error = error;
     while let Some(source) = innermost.source() {
         innermost = source;

@@ -1,30 +1,14 @@
 //! `dedupd inject` and `dedupd uninject` as a shell sees them.
 
-use std::{
-    fs,
-    io::Write,
-    process::{Output, Stdio},
-};
+use std::{fs, process::Output};
 
 use serde_json::Value;
 
 use super::support::{data, dedupd};
+use crate::support::program::output_of;
 
 fn run(arguments: &[&str], input: &str) -> Output {
-    let mut child = dedupd()
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("dedupd runs");
-    // A child that ends before it reads closes the pipe: that is not a fault of the test.
-    let _ = child
-        .stdin
-        .take()
-        .expect("stdin is piped")
-        .write_all(input.as_bytes());
-    child.wait_with_output().expect("dedupd ends")
+    output_of(dedupd().args(arguments), input.as_bytes())
 }
 
 fn text(bytes: &[u8]) -> &str {

@@ -6,6 +6,7 @@
 )]
 
 pub(crate) mod certificates;
+pub(crate) mod program;
 pub(crate) mod proxy;
 pub(crate) mod redis;
 pub(crate) mod service;

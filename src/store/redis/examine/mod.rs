@@ -244,7 +244,6 @@ async fn observe(
             Some(Value::BulkString(text)) => {
                 observed.info = Some(Info::parse(&String::from_utf8_lossy(text)));
             }
-            Some(Value::VerbatimString { text, .. }) => observed.info = Some(Info::parse(text)),
             other => observed.note(other, Introspection::Info),
         }
     }
