@@ -18,6 +18,8 @@ pub mod engine;
 
 pub mod replay;
 
+pub mod bench;
+
 pub mod telemetry;
 
 pub mod admin;

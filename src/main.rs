@@ -18,6 +18,7 @@ fn main() -> ExitCode {
         Ok(Command::Replay(options)) => cli::replay(&options),
         Ok(Command::Advise(options)) => cli::advise(&options),
         Ok(Command::Synth(options)) => cli::synth(&options),
+        Ok(Command::Bench(options)) => cli::bench(&options),
         Err(ended) => ended,
     }
 }

@@ -1,9 +1,9 @@
 //! The command line: what can be asked for, and how it ends.
 //!
-//! Exit codes: 0; 1, an event of `key` cannot be decided about, `doctor` warns, or a replay did not
-//! get to its end; 2, `doctor` found a failure; 64, a bad command line or configuration (`EX_USAGE`
-//! of sysexits.h); 65, a trace that cannot be read to its end, or of which no row can be used
-//! (`EX_DATAERR`).
+//! Exit codes: 0; 1, an event of `key` cannot be decided about, `doctor` warns, or a replay or a load
+//! did not get to its end; 2, `doctor` found a failure; 64, a bad command line or configuration
+//! (`EX_USAGE` of sysexits.h); 65, a trace that cannot be read to its end, or of which no row can be
+//! used (`EX_DATAERR`).
 
 use std::{env, ffi::OsString, io, io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -23,6 +23,8 @@ mod key;
 mod replay;
 
 mod advise;
+
+mod bench;
 
 mod synth;
 
@@ -56,6 +58,8 @@ pub enum Command {
     Advise(Box<AdviseOptions>),
     /// Write a made-up trace that knows which events are copies, as CSV.
     Synth(Box<SynthOptions>),
+    /// Load a running service and measure it.
+    Bench(Box<BenchOptions>),
 }
 
 #[derive(Args, Debug)]
@@ -166,6 +170,7 @@ pub fn check(options: &ServeOptions) -> ExitCode {
 
 pub use self::{
     advise::{AdviseOptions, advise},
+    bench::{BenchOptions, bench},
     doctor::doctor,
     key::key,
     replay::{ReplayOptions, replay},
