@@ -21,11 +21,13 @@ pub struct CpuTimes {
 }
 
 impl CpuTimes {
-    pub fn now(watched: Watched) -> Result<Self, NoCpuTime> {
+    pub fn now(watched: &Watched) -> Result<Self, NoCpuTime> {
+        let redis = watched.redis_pids.iter().copied().map(process_ns);
+        let redis_ns = redis.sum::<Result<u64, NoCpuTime>>()?;
         Ok(Self {
             client_ns: process_ns(process::id()).ok(),
             server_ns: watched.server_pid.map(process_ns).transpose()?,
-            redis_ns: watched.redis_pid.map(process_ns).transpose()?,
+            redis_ns: (!watched.redis_pids.is_empty()).then_some(redis_ns),
         })
     }
 

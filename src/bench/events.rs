@@ -100,7 +100,7 @@ impl Events {
         match self.recipe.kind {
             EventKind::Transitions => event::Identity::Transition(Transition {
                 device_id: self.id("device-", subject),
-                fence_id: format!("fence-{}-{step}", self.lane),
+                fence_id: self.id("fence-", step),
                 kind: TransitionKind::Enter as i32,
                 ..Transition::default()
             }),

@@ -52,10 +52,11 @@ pub enum Settling {
 }
 
 /// Processes whose CPU time is read from the kernel.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Watched {
     pub server_pid: Option<u32>,
-    pub redis_pid: Option<u32>,
+    /// Of a cluster several, added up.
+    pub redis_pids: Vec<u32>,
 }
 
 impl Load {

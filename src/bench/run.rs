@@ -62,7 +62,7 @@ pub struct Ran {
 
 /// Loads the service; `run_id` tells this run's events from those of others.
 pub async fn run(load: Load, run_id: u32) -> Result<Ran, BenchFault> {
-    CpuTimes::now(load.watched)?;
+    CpuTimes::now(&load.watched)?;
     let load = Arc::new(load);
     let mut channels = Vec::with_capacity(load.connections);
     for _ in 0..load.connections {
@@ -113,14 +113,14 @@ pub async fn run(load: Load, run_id: u32) -> Result<Ran, BenchFault> {
         if !load.warm_up.is_zero() {
             time::sleep(measured_from.saturating_sub(clock.monotonic())).await;
         }
-        Ok(CpuTimes::now(load.watched)?)
+        Ok(CpuTimes::now(&load.watched)?)
     };
     let answered = async {
         let mut tally = Tally::default();
         while let Some(lane) = lanes.join_next().await {
             tally.merge(&lane.expect("a lane does not panic")?);
         }
-        Ok::<_, BenchFault>((tally, CpuTimes::now(load.watched)?))
+        Ok::<_, BenchFault>((tally, CpuTimes::now(&load.watched)?))
     };
     let (before, (tally, after)) = tokio::try_join!(warmed, answered)?;
     Ok(Ran {

@@ -51,9 +51,9 @@ pub struct BenchOptions {
     /// Read this process's CPU time, and say what an event costs it
     #[arg(long, value_name = "PID")]
     server_pid: Option<u32>,
-    /// The same of its Redis
-    #[arg(long, value_name = "PID")]
-    redis_pid: Option<u32>,
+    /// The same of its Redis, or of all servers of a cluster
+    #[arg(long, value_name = "PID", value_delimiter = ',')]
+    redis_pid: Vec<u32>,
     /// Threads of this client
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     threads: usize,
@@ -243,7 +243,7 @@ impl BenchOptions {
             duration: self.duration,
             watched: Watched {
                 server_pid: self.server_pid,
-                redis_pid: self.redis_pid,
+                redis_pids: self.redis_pid.clone(),
             },
         })
     }

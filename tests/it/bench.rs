@@ -1,5 +1,6 @@
 //! `dedupd bench` as a shell sees it, against the real service.
 
+mod compare;
 mod counts;
 mod pace;
 mod refusals;
