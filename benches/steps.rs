@@ -63,7 +63,9 @@ fn policies() -> Vec<Arc<Policy>> {
 
 fn policy(name: &str) -> Arc<Policy> {
     let policies = policies();
-    let found = policies.iter().find(|policy| policy.name().as_str() == name);
+    let found = policies
+        .iter()
+        .find(|policy| policy.name().as_str() == name);
     Arc::clone(found.expect("it is configured"))
 }
 

@@ -60,7 +60,10 @@ fn contenders_are_measured_and_compared_also_by_python() {
 
 #[test]
 fn growth_is_measured() {
-    let text = printed(&["growth"], "events a call, Redis;live claims, embedded;shards");
+    let text = printed(
+        &["growth"],
+        "events a call, Redis;live claims, embedded;shards",
+    );
     for (table, expected) in [
         ("events a call, Redis", "500 1 10 100 1000 5000"),
         ("live claims, embedded", "100000"),
