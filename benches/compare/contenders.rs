@@ -73,6 +73,10 @@ pub(crate) const CONTENDERS: &[(&str, How)] = &[
         How::Bench(On::Embedded, "--kind parked-pings"),
     ),
     ("embedded, confirmed", How::Bench(On::Embedded, CONFIRMED)),
+    (
+        "embedded, keyed, no request ids",
+        How::Bench(On::Embedded, "--kind keyed --without-request-ids"),
+    ),
     ("redis, transitions", How::Bench(On::Redis, REDIS_TUMBLING)),
     (
         "redis, keyed",

@@ -115,8 +115,10 @@ pub(crate) fn http_get(port: u16, path: &str) -> Result<String, Error> {
     write!(stream, "GET {path} HTTP/1.0\r\n\r\n")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
-    let (_, body) = answer.split_once("\r\n\r\n").ok_or("no HTTP answer")?;
-    Ok(body.to_owned())
+    match answer.split_once("\r\n\r\n") {
+        Some((head, body)) if head.contains(" 200 ") => Ok(body.to_owned()),
+        Some(_) | None => Err(format!("{path}: {answer}").into()),
+    }
 }
 
 pub(crate) struct Redis {
@@ -172,14 +174,21 @@ impl Service {
         } else {
             Cpus::Own
         };
+        let admin_port = free_port()?;
+        let admin = format!("127.0.0.1:{admin_port}");
         let mut command = command(dedupd(), cpus);
         command
-            .args(["serve", "--admin-listen", "127.0.0.1:0", "--grpc-listen"])
+            .args(["serve", "--admin-listen", &admin, "--grpc-listen"])
             .arg(format!("unix:{}", socket.display()))
             .args(store_url.iter().flat_map(|url| ["--store", url]))
             .env("DEDUPD_CONFIG_INLINE", config)
             .env("RUST_LOG", "warn");
-        Self::wait(start(&mut command)?, socket)
+        let service = Self::wait(start(&mut command)?, socket)?;
+        // It listens before it has reached its store.
+        until("the service is ready", || {
+            http_get(admin_port, "/readyz").is_ok()
+        })?;
+        Ok(service)
     }
 
     pub(crate) fn bare(folder: &Path, name: &str) -> Result<Self, Error> {

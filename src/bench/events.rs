@@ -47,7 +47,7 @@ impl EventKind {
 pub struct Events {
     recipe: Recipe,
     run: u32,
-    lane: usize,
+    lane: u64,
     made: u64,
     fresh: u64,
     /// When the latest first sightings occurred: that with number n at n modulo the length.
@@ -59,7 +59,7 @@ impl Events {
         Self {
             recipe,
             run,
-            lane,
+            lane: lane as u64,
             made: 0,
             fresh: 0,
             times_ns: vec![0; recipe.repeat_within.max(1)].into(),
@@ -72,9 +72,9 @@ impl Events {
     }
 
     fn next(&mut self, now_ns: i64) -> Event {
-        let fresh_share = 1.0 - self.recipe.duplicates;
-        let fresh_by_now = |made: u64| (made as f64 * fresh_share).ceil() as u64;
-        let is_fresh = fresh_by_now(self.made + 1) > self.fresh;
+        // Less than one of the first, which is fresh therefore.
+        let repeats = ((self.made + 1) as f64 * self.recipe.duplicates) as u64;
+        let is_fresh = repeats == self.made - self.fresh;
         let remembered = self.times_ns.len() as u64;
         let number = if is_fresh {
             self.fresh += 1;
@@ -99,8 +99,8 @@ impl Events {
         let (subject, step) = (number % self.recipe.subjects, number / self.recipe.subjects);
         match self.recipe.kind {
             EventKind::Transitions => event::Identity::Transition(Transition {
-                device_id: self.id("device-", subject),
-                fence_id: self.id("fence-", step),
+                device_id: id("device-", &[subject]),
+                fence_id: id("fence-", &[self.run.into(), self.lane, step]),
                 kind: TransitionKind::Enter as i32,
                 ..Transition::default()
             }),
@@ -115,33 +115,34 @@ impl Events {
                 self.ping(number, latitude + noise(self.made), longitude)
             }
             EventKind::Keyed => event::Identity::Keyed(Keyed {
-                event_id: self.id("", number),
+                event_id: id("", &[self.run.into(), self.lane, number]),
             }),
         }
     }
 
     fn ping(&self, asset: u64, latitude: f64, longitude: f64) -> event::Identity {
         event::Identity::Ping(Ping {
-            asset_id: self.id("", asset),
+            asset_id: id("", &[self.run.into(), self.lane, asset]),
             position: Some(ping::Position::LatLng(LatLng {
                 latitude: Some(latitude),
                 longitude: Some(longitude),
             })),
         })
     }
+}
 
-    /// Such as `device-1595672490-3-17`.
-    fn id(&self, kind: &str, number: u64) -> String {
-        let mut digits = itoa::Buffer::new();
-        let mut id = String::with_capacity(32);
-        id.push_str(kind);
-        id.push_str(digits.format(self.run));
-        id.push('-');
-        id.push_str(digits.format(self.lane));
-        id.push('-');
-        id.push_str(digits.format(number));
-        id
+/// Such as `fence-1595672490-3-17`.
+fn id(kind: &str, numbers: &[u64]) -> String {
+    let mut digits = itoa::Buffer::new();
+    let mut id = String::with_capacity(32);
+    id.push_str(kind);
+    for (place, number) in numbers.iter().enumerate() {
+        if place > 0 {
+            id.push('-');
+        }
+        id.push_str(digits.format(*number));
     }
+    id
 }
 
 /// Latitude and longitude, somewhere in the middle of Europe.

@@ -24,7 +24,7 @@ pub(super) struct Lane {
     /// That a call may be due.
     pub(super) wake: Arc<Notify>,
     pub(super) schedule: Schedule,
-    pub(super) tally: Tally,
+    tally: Tally,
     events: Events,
     sent: usize,
 }
@@ -65,14 +65,13 @@ pub(super) struct Settle {
 impl Schedule {
     /// The next call, if it is due; it is taken then.
     pub(super) fn take(&mut self, now: Duration) -> Due {
+        if now >= self.end {
+            return Due::Never;
+        }
         let Some(gap_s) = self.gap_s else {
-            return if now < self.end {
-                Due::At(now)
-            } else {
-                Due::Never
-            };
+            return Due::At(now);
         };
-        let due = self.first + Duration::from_secs_f64(self.next as f64 * gap_s);
+        let due = self.due(self.next, gap_s);
         if due >= self.end {
             return Due::Never;
         }
@@ -81,6 +80,24 @@ impl Schedule {
         }
         self.next += 1;
         Due::At(due)
+    }
+
+    fn due(&self, call: u64, gap_s: f64) -> Duration {
+        self.first + Duration::from_secs_f64(call as f64 * gap_s)
+    }
+
+    /// Calls that were due and not taken.
+    fn left(&self) -> u64 {
+        let Some(gap_s) = self.gap_s else { return 0 };
+        let span_s = self.end.saturating_sub(self.first).as_secs_f64();
+        let mut calls = (span_s / gap_s) as u64;
+        while self.due(calls, gap_s) < self.end {
+            calls += 1;
+        }
+        while calls > 0 && self.due(calls - 1, gap_s) >= self.end {
+            calls -= 1;
+        }
+        calls - self.next.min(calls)
     }
 }
 
@@ -108,11 +125,16 @@ impl Lane {
         let is_measured = due >= self.schedule.measured_from;
         let namespace = &self.load.namespaces[self.sent % self.load.namespaces.len()];
         self.sent += 1;
+        let request_id = if self.load.has_request_ids {
+            Builder::from_random_bytes(rand::random())
+                .into_uuid()
+                .to_string()
+        } else {
+            String::new()
+        };
         let request = AdmitRequest {
             namespace: namespace.clone(),
-            request_id: Builder::from_random_bytes(rand::random())
-                .into_uuid()
-                .to_string(),
+            request_id,
             events: self.events.take(events, self.clock.now().unix_nanos()),
             omit_claims: self.load.settling == Settling::Omitted,
         };
@@ -191,6 +213,11 @@ impl Lane {
         Ok(())
     }
 
+    pub(super) fn finish(mut self) -> Tally {
+        self.tally.unsent_calls = self.schedule.left();
+        self.tally
+    }
+
     fn answered(&mut self) -> Duration {
         let now = self.clock.monotonic();
         self.tally.last_answer = now;
@@ -209,18 +236,20 @@ mod tests {
             first: ms(5),
             gap_s: Some(0.010),
             measured_from: ms(0),
-            end: ms(30),
+            end: ms(100),
             next: 0,
         };
+        assert_eq!(schedule.left(), 10);
         for (now, expected) in [
             (ms(4), Due::Later),
             (ms(5), Due::At(ms(5))),
             (ms(6), Due::Later),
             (ms(90), Due::At(ms(15))),
             (ms(90), Due::At(ms(25))),
-            (ms(90), Due::Never),
+            (ms(100), Due::Never),
         ] {
             assert_eq!(schedule.take(now), expected, "{now:?}");
         }
+        assert_eq!(schedule.left(), 7);
     }
 }

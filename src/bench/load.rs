@@ -20,6 +20,8 @@ pub struct Load {
     /// Of a lane: calls that may wait for their answers. A call that is confirmed waits for both.
     pub in_flight: usize,
     pub settling: Settling,
+    /// Each call has a fresh one, as callers that retry send it.
+    pub has_request_ids: bool,
     /// Counted and timed is what is due after this.
     pub warm_up: Duration,
     pub duration: Duration,

@@ -99,6 +99,7 @@ impl Report {
                 "connections": load.connections,
                 "in_flight": load.in_flight,
                 "claims": settling(load.settling),
+                "request_ids": load.has_request_ids,
                 "warm_up_s": load.warm_up.as_secs_f64(),
                 "duration_s": load.duration.as_secs_f64(),
             },
@@ -110,6 +111,7 @@ impl Report {
             "calls_per_s": self.per_second(tally.calls),
             "refused_calls": tally.refused_calls,
             "refused_events": tally.refused_events,
+            "unsent_calls": tally.unsent_calls,
             "verdicts": verdicts,
             "settled": settled,
             "latency": latencies.collect::<Map<_, _>>(),
@@ -152,6 +154,9 @@ impl Display for Report {
         rate("calls", tally.calls)?;
         if tally.refused_calls > 0 {
             rate("refused", tally.refused_calls)?;
+        }
+        if tally.unsent_calls > 0 {
+            rate("not sent", tally.unsent_calls)?;
         }
         write!(f, "\nverdicts:")?;
         for (reason, events) in tally.by_reason() {

@@ -53,7 +53,7 @@ pub(super) async fn run(mut lane: Lane, mut opened: Opened) -> Result<Tally, Ben
             opened.send(Operation::Admit(request)).await;
         }
         if waiting.is_empty() && next == Due::Never {
-            return Ok(lane.tally);
+            return Ok(lane.finish());
         }
         let has_room = waiting.len() < lane.load.in_flight && next == Due::Later;
         let answer = tokio::select! {

@@ -18,6 +18,8 @@ pub struct Tally {
     pub events: u64,
     pub refused_calls: u64,
     pub refused_events: u64,
+    /// That were due and had no room before the end.
+    pub unsent_calls: u64,
     verdicts: [u64; Reason::TABLE_LEN],
     settled: [u64; SETTLE_OUTCOMES],
     pub admit_ns: Histogram<u64>,
@@ -39,6 +41,7 @@ impl Default for Tally {
             events: 0,
             refused_calls: 0,
             refused_events: 0,
+            unsent_calls: 0,
             verdicts: [0; Reason::TABLE_LEN],
             settled: [0; SETTLE_OUTCOMES],
             admit_ns: histogram(),
@@ -72,6 +75,7 @@ impl Tally {
         self.events += other.events;
         self.refused_calls += other.refused_calls;
         self.refused_events += other.refused_events;
+        self.unsent_calls += other.unsent_calls;
         for (sum, count) in self.verdicts.iter_mut().zip(other.verdicts) {
             *sum += count;
         }

@@ -34,7 +34,7 @@ pub(super) async fn run(mut lane: Lane, client: Client) -> Result<Tally, BenchFa
             waiting.push(admit(client.clone(), call, request));
         }
         if waiting.is_empty() && next == Due::Never {
-            return Ok(lane.tally);
+            return Ok(lane.finish());
         }
         let has_room = waiting.len() < lane.load.in_flight && next == Due::Later;
         let answer = tokio::select! {

@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, Write},
+    ops::RangeInclusive,
     process::ExitCode,
     time::Duration,
 };
@@ -23,6 +24,8 @@ use crate::{
 const DEFAULT_IN_FLIGHT: usize = 4;
 /// In an open loop calls may queue up while the service stalls.
 const DEFAULT_IN_FLIGHT_AT_A_RATE: usize = 64;
+/// Events a second that a clock of nanoseconds can tell apart, and that a person waits for.
+const RATES: RangeInclusive<f64> = 0.001..=1e9;
 /// As of an asset that reports so often within a window.
 const REPORTS_OF_A_PARKED_ASSET: f64 = 30.0;
 /// What may wait for its answer on all streams together.
@@ -91,6 +94,9 @@ struct CallFlags {
     /// Let claims be stored as confirmed, and ask for no tokens
     #[arg(long, conflicts_with = "confirm")]
     omit_claims: bool,
+    /// Send no request ids, as callers that never retry
+    #[arg(long)]
+    without_request_ids: bool,
 }
 
 #[derive(Args, Debug)]
@@ -195,8 +201,14 @@ impl BenchOptions {
             return Err("--duration is more than 0".to_owned());
         }
         let pace = match calls.rate {
-            Some(rate) if rate > 0.0 && rate.is_finite() => Pace::Open(rate),
-            Some(_) => return Err("--rate is in events a second, more than 0".to_owned()),
+            Some(rate) if RATES.contains(&rate) => Pace::Open(rate),
+            Some(_) => {
+                return Err(format!(
+                    "--rate is in events a second, from {} to {}",
+                    RATES.start(),
+                    RATES.end()
+                ));
+            }
             None => Pace::Closed,
         };
         let kind = EventKind::from(events.kind);
@@ -239,6 +251,7 @@ impl BenchOptions {
                 (false, true) => Settling::Omitted,
                 (false, false) => Settling::Left,
             },
+            has_request_ids: !calls.without_request_ids,
             warm_up: self.warm_up,
             duration: self.duration,
             watched: Watched {

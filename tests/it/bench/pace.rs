@@ -14,10 +14,13 @@ fn a_rate_is_kept() {
             &service,
             &format!("--kind keyed --rate 3000 --batch 10 {form} --warm-up 0s --duration 1s"),
         );
-        assert_eq!(count(&report["events"]), 3_000, "{report:#}");
-        // The last call is due at most 10 ms before the end.
-        let measured_s = report["measured_s"].as_f64().expect("seconds");
-        assert!(measured_s > 0.98, "{report:#}");
+        // A busy machine may miss the last ones: those have no time after them to be made up for.
+        let (sent, unsent) = (
+            count(&report["events"]),
+            10 * count(&report["unsent_calls"]),
+        );
+        assert_eq!(sent + unsent, 3_000, "{report:#}");
+        assert!(sent > 2_000, "{report:#}");
         assert_eq!(
             report["latency"]["sent_late_ns"]["samples"],
             report["calls"]
@@ -50,4 +53,23 @@ fn a_service_that_stalls_is_charged_for_every_call_that_was_due() {
     let closed = stalled("");
     assert!(quantile(&closed, "p99") < half, "{closed:#}");
     assert!(quantile(&closed, "max") > half, "{closed:#}");
+}
+
+/// The rate is more than one call at a time can keep: the load ends in time, and says what is missing.
+#[test]
+fn a_rate_that_is_not_kept_is_told() {
+    let service = service(None);
+    let report = measure(
+        &service,
+        "--kind keyed --unary --rate 1000000 --batch 1 --in-flight 1 --warm-up 0s --duration 500ms",
+    );
+    let calls = count(&report["calls"]);
+    assert_eq!(
+        calls + count(&report["unsent_calls"]),
+        500_000,
+        "{report:#}"
+    );
+    assert!(calls < 250_000, "{report:#}");
+    let late_ns = count(&report["latency"]["sent_late_ns"]["p99"]);
+    assert!(late_ns > 200_000_000, "{report:#}");
 }

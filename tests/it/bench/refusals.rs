@@ -5,10 +5,15 @@ use super::{check_fails, end, service, start, wait_for_events};
 #[test]
 fn options_that_make_no_sense_are_refused() {
     for (arguments, why) in [
-        ("--rate 0", "--rate is in events a second, more than 0"),
+        (
+            "--rate 0",
+            "--rate is in events a second, from 0.001 to 1000000000",
+        ),
         ("--rate=-5", "--rate is in events"),
         ("--rate many", "--rate"),
-        ("--rate inf", "more than 0"),
+        ("--rate inf", "--rate is in events"),
+        ("--rate 1e-9", "--rate is in events"),
+        ("--rate 2e9", "--rate is in events"),
         ("--duration 0s", "--duration is more than 0"),
         ("--duration 5", "not a duration"),
         ("--batch 0", "--batch is at least 1"),
