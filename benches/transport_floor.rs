@@ -10,27 +10,26 @@
 //!
 //! Sizes by environment: `ROUNDS` (5), `EVENTS` (1000000 a round and service).
 
+mod bare;
+
 use std::{
     env, fs,
     path::{Path, PathBuf},
-    pin::Pin,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
-use dedupd::grpc::proto::{
-    AdmitRequest, AdmitResponse, ConfirmRequest, ConfirmResponse, Event, Keyed, LatLng, Ping,
-    ReleaseRequest, ReleaseResponse, RenewRequest, RenewResponse, StreamRequest, StreamResponse,
-    Transition, Verdict,
-    dedup_service_client::DedupServiceClient,
-    dedup_service_server::{DedupService, DedupServiceServer},
-    event, ping, stream_request, stream_response,
+use dedupd::{
+    bench::cpu::process_ns,
+    grpc::proto::{
+        AdmitRequest, Event, Keyed, LatLng, Ping, StreamRequest, Transition,
+        dedup_service_client::DedupServiceClient, event, ping, stream_request, stream_response,
+    },
 };
-use futures_util::{Stream, StreamExt};
-use tokio::{net::UnixListener, sync::mpsc};
-use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
-use tonic::{Request, Response, Status, Streaming, transport::Endpoint};
+use futures_util::StreamExt;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Endpoint;
 
 const BATCH: usize = 500;
 const WARM: Duration = Duration::from_secs(5);
@@ -41,8 +40,6 @@ namespaces:
   events: { accepts: [keyed], window: none, ttl: 3s, failure_mode: closed }
 ";
 const IN_FLIGHT: usize = 4;
-/// What dedupd gives out for a transition.
-const TOKEN_BYTES: usize = 41;
 
 #[derive(Clone, Copy, Debug)]
 enum Load {
@@ -58,7 +55,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .enable_all()
         .build()?;
     match arguments.as_slice() {
-        [_, role, socket] if role == "bare" => runtime.block_on(serve_bare(Path::new(socket))),
+        [_, role, socket] if role == "bare" => runtime.block_on(bare::serve(Path::new(socket))),
         _ => runtime.block_on(compare()),
     }
 }
@@ -168,9 +165,9 @@ async fn measure(
         drive(&mut client, load, 100, first).await?;
         first += 100;
     }
-    let before = cpu_ns(process.0.id())?;
+    let before = process_ns(process.0.id())?;
     drive(&mut client, load, batches, first).await?;
-    let used = cpu_ns(process.0.id())? - before;
+    let used = process_ns(process.0.id())? - before;
     Ok(used as f64 / (batches * BATCH) as f64)
 }
 
@@ -247,89 +244,5 @@ fn request(load: Load, batch: usize) -> StreamRequest {
     StreamRequest {
         batch_id: batch as u64,
         operation: Some(stream_request::Operation::Admit(admit)),
-    }
-}
-
-/// On-CPU time of all threads of a process, by the scheduler's accounting.
-fn cpu_ns(pid: u32) -> Result<u64, Box<dyn std::error::Error>> {
-    let mut total = 0;
-    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
-        let text = fs::read_to_string(task?.path().join("schedstat"))?;
-        total += text
-            .split(' ')
-            .next()
-            .ok_or("no schedstat")?
-            .parse::<u64>()?;
-    }
-    Ok(total)
-}
-
-#[derive(Debug)]
-struct Bare;
-
-async fn serve_bare(socket: &Path) -> Result<(), Box<dyn std::error::Error>> {
-    let incoming = UnixListenerStream::new(UnixListener::bind(socket)?);
-    tonic::transport::Server::builder()
-        .add_service(DedupServiceServer::new(Bare))
-        .serve_with_incoming(incoming)
-        .await?;
-    Ok(())
-}
-
-type Answers = Pin<Box<dyn Stream<Item = Result<StreamResponse, Status>> + Send>>;
-
-#[tonic::async_trait]
-impl DedupService for Bare {
-    type StreamStream = Answers;
-
-    async fn stream(
-        &self,
-        request: Request<Streaming<StreamRequest>>,
-    ) -> Result<Response<Answers>, Status> {
-        let token = Bytes::from_static(&[7; TOKEN_BYTES]);
-        let answers = request.into_inner().map(move |message| {
-            let message = message?;
-            let Some(stream_request::Operation::Admit(admit)) = message.operation else {
-                return Err(Status::unimplemented("admit only"));
-            };
-            let verdict = Verdict {
-                decision: 1,
-                reason: 1,
-                claim: token.clone(),
-                ..Verdict::default()
-            };
-            let verdicts = vec![verdict; admit.events.len()];
-            let response = AdmitResponse {
-                verdicts,
-                lease: None,
-            };
-            Ok(StreamResponse {
-                batch_id: message.batch_id,
-                result: Some(stream_response::Result::Admit(response)),
-            })
-        });
-        Ok(Response::new(Box::pin(answers)))
-    }
-
-    async fn admit(&self, _: Request<AdmitRequest>) -> Result<Response<AdmitResponse>, Status> {
-        Err(Status::unimplemented("stream only"))
-    }
-
-    async fn confirm(
-        &self,
-        _: Request<ConfirmRequest>,
-    ) -> Result<Response<ConfirmResponse>, Status> {
-        Err(Status::unimplemented("stream only"))
-    }
-
-    async fn release(
-        &self,
-        _: Request<ReleaseRequest>,
-    ) -> Result<Response<ReleaseResponse>, Status> {
-        Err(Status::unimplemented("stream only"))
-    }
-
-    async fn renew(&self, _: Request<RenewRequest>) -> Result<Response<RenewResponse>, Status> {
-        Err(Status::unimplemented("stream only"))
     }
 }

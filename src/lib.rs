@@ -22,6 +22,8 @@ pub mod inject;
 
 pub mod webhook;
 
+pub mod bench;
+
 pub mod telemetry;
 
 pub mod admin;

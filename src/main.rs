@@ -22,6 +22,7 @@ fn main() -> ExitCode {
         Ok(Command::Uninject(options)) => cli::uninject(&options),
         Ok(Command::Webhook(options)) => cli::webhook(&options),
         Ok(Command::Probe(options)) => cli::probe(&options),
+        Ok(Command::Bench(options)) => cli::bench(&options),
         Err(ended) => ended,
     }
 }

@@ -1,7 +1,7 @@
 //! The command line: what can be asked for, and how it ends.
 //!
-//! Exit codes: 0; 1, an event of `key` cannot be decided about, `doctor` warns, or a replay did not
-//! get to its end, or `probe` got no good answer; 2, `doctor` found a failure; 64, a bad command line
+//! Exit codes: 0; 1, an event of `key` cannot be decided about, `doctor` warns, a replay or a
+//! load did not get to its end, or `probe` got no good answer; 2, `doctor` found a failure; 64, a bad command line
 //! or configuration (`EX_USAGE` of sysexits.h); 65, a trace that cannot be read to its end, or of
 //! which no row can be used, or a manifest that cannot be read or asks for what cannot be
 //! (`EX_DATAERR`).
@@ -30,6 +30,8 @@ mod webhook;
 mod replay;
 
 mod advise;
+
+mod bench;
 
 mod synth;
 
@@ -71,6 +73,8 @@ pub enum Command {
     Webhook(WebhookOptions),
     /// Ask the service of this machine or pod whether it is there: exit 0, or 1.
     Probe(ProbeOptions),
+    /// Load a running service and measure it.
+    Bench(Box<BenchOptions>),
 }
 
 #[derive(Args, Debug)]
@@ -190,6 +194,7 @@ pub fn check(options: &ServeOptions) -> ExitCode {
 
 pub use self::{
     advise::{AdviseOptions, advise},
+    bench::{BenchOptions, bench},
     doctor::doctor,
     inject::{InjectOptions, ManifestOptions, inject, uninject},
     key::key,

@@ -3,6 +3,7 @@
 //! Generated types do not leave this folder; [`proto`] is public for clients in tests and tools.
 
 pub mod calls;
+pub mod dial;
 pub mod drain;
 pub mod health;
 

@@ -6,10 +6,7 @@ use std::{collections::VecDeque, time::Duration};
 use hdrhistogram::Histogram;
 use tokio::{sync::mpsc, time};
 use tokio_stream::{StreamExt, wrappers::ReceiverStream};
-use tonic::{
-    Code, Status, Streaming,
-    transport::{Channel, Endpoint},
-};
+use tonic::{Code, Status, Streaming};
 
 use super::{
     decider::Said,
@@ -24,10 +21,12 @@ use crate::{
         reason::Reason,
         time::RawTime,
     },
-    grpc::proto,
+    grpc::{
+        dial::{Unreachable, dial},
+        proto,
+    },
 };
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// A stream that is silent for so long, with batches in flight, is given up.
 const SILENCE: Duration = Duration::from_secs(60);
 /// The trace's own pace plays no part.
@@ -48,8 +47,8 @@ pub struct Target {
 pub enum TargetFault {
     #[error(transparent)]
     Trace(#[from] TraceFault),
-    #[error("cannot reach {address}: {why}")]
-    Unreachable { address: String, why: String },
+    #[error(transparent)]
+    Unreachable(#[from] Unreachable),
     #[error("the service ended the replay: {0}")]
     Ended(String),
 }
@@ -67,7 +66,7 @@ pub async fn run(
     target: &Target,
     mut watch: impl FnMut(Progress),
 ) -> Result<Ran, TargetFault> {
-    let channel = connect(&target.address).await?;
+    let channel = dial(&target.address).await?;
     let mut client = proto::dedup_service_client::DedupServiceClient::new(channel);
     let (requests, outgoing) = mpsc::channel(target.in_flight);
     let answers = client.stream(ReceiverStream::new(outgoing)).await?;
@@ -101,33 +100,6 @@ pub async fn run(
         outcomes: vec![sending.finish()],
         bad_rows: trace.bad_rows().clone(),
     })
-}
-
-async fn connect(address: &str) -> Result<Channel, TargetFault> {
-    let fault = |why: String| TargetFault::Unreachable {
-        address: address.to_owned(),
-        why,
-    };
-    let uri = match address.strip_prefix("unix:") {
-        // tonic takes an absolute path behind unix: as it is.
-        Some(path) => format!("unix:{}", path.strip_prefix("//").unwrap_or(path)),
-        None if address.contains("://") => {
-            return Err(fault(
-                "give HOST:PORT or unix:PATH; TLS is not spoken here".to_owned(),
-            ));
-        }
-        None => format!("http://{address}"),
-    };
-    let endpoint = Endpoint::from_shared(uri).map_err(|error| fault(error.to_string()))?;
-    endpoint
-        .connect_timeout(CONNECT_TIMEOUT)
-        .tcp_nodelay(true)
-        .connect()
-        .await
-        .map_err(|error| {
-            let cause = std::error::Error::source(&error).map(ToString::to_string);
-            fault(cause.unwrap_or_else(|| error.to_string()))
-        })
 }
 
 /// The stream, and what is on its way.

@@ -1,6 +1,7 @@
 //! The integration tests, as one binary.
 
 mod advise;
+mod bench;
 mod cases;
 mod cli;
 mod client;

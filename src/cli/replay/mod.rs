@@ -125,9 +125,7 @@ impl From<TargetFault> for Fault {
     fn from(fault: TargetFault) -> Self {
         match fault {
             TargetFault::Trace(fault) => Fault::Trace(fault),
-            TargetFault::Unreachable { .. } | TargetFault::Ended(_) => {
-                Fault::Failed(fault.to_string())
-            }
+            TargetFault::Unreachable(_) | TargetFault::Ended(_) => Fault::Failed(fault.to_string()),
         }
     }
 }
