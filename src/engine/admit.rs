@@ -74,6 +74,15 @@ impl Engine {
         options: AdmitOptions<'_>,
         events: impl ExactSizeIterator<Item = RawEvent<'e>>,
     ) -> Result<Prepared, RequestFault> {
+        self.try_prepare(options, events.map(Ok))
+    }
+
+    /// As [`Self::prepare`], of events that are read on the way.
+    pub fn try_prepare<'e>(
+        &self,
+        options: AdmitOptions<'_>,
+        events: impl ExactSizeIterator<Item = Result<RawEvent<'e>, RequestFault>>,
+    ) -> Result<Prepared, RequestFault> {
         let namespace = self.served(options.namespace)?;
         self.check_count("events", events.len())?;
         let policy = namespace.policy();
@@ -82,7 +91,7 @@ impl Engine {
         let mut plans = PlanBatch::with_capacity(events.len(), policy);
         let mut planner = Planner::new(policy);
         for (index, raw) in events.enumerate() {
-            verdicts.push(match Event::new(&raw, policy, now) {
+            verdicts.push(match Event::new(&raw?, policy, now) {
                 Ok(event) => {
                     planner.plan(&event, index, &mut plans);
                     Verdict {

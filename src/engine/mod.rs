@@ -127,6 +127,8 @@ pub enum RequestFault {
         "the answer could take {bytes} bytes; at most {limit} are allowed (limits.max_response_bytes): send fewer events a request"
     )]
     ResponseTooLarge { bytes: usize, limit: usize },
+    #[error("the request cannot be read as protobuf: {0}; send what dedupd's proto files describe")]
+    Unreadable(String),
     #[error("the request names no operation")]
     NoOperation,
     #[error("namespace {namespace} is not served: {why}")]

@@ -88,7 +88,10 @@ mod tests {
             time::EventTime,
         },
         engine::{Engine, admit::AdmitOptions},
-        grpc::{encode, proto as pb},
+        grpc::{
+            encode, proto as pb,
+            wire::{AdmitResponse, Encoded},
+        },
         store::memory::MemoryStore,
     };
 
@@ -245,19 +248,13 @@ mod tests {
                 .expect("a request");
             let bound = response(&prepared, &policy);
             let admission = engine.submit(prepared).expect("room").finish().await;
-            let answer = encode::admission(&admission, omit_claims);
-            assert_eq!(answer.lease.is_some(), !omit_claims);
-            assert!(answer.encoded_len() + ENVELOPE <= bound);
-            let result = Some(pb::stream_response::Result::Admit(answer));
-            let on_stream = pb::StreamResponse {
-                batch_id: u64::MAX,
-                result,
-            };
-            assert!(
-                on_stream.encoded_len() <= bound,
-                "{} > {bound}",
-                on_stream.encoded_len()
-            );
+            let answer = || AdmitResponse::new(&admission, omit_claims);
+            let Encoded(alone) = answer().alone();
+            let response = pb::AdmitResponse::decode(&*alone).expect("a response");
+            assert_eq!(response.lease.is_some(), !omit_claims);
+            assert!(alone.len() + ENVELOPE <= bound);
+            let Encoded(on_stream) = answer().on_stream(u64::MAX);
+            assert!(on_stream.len() <= bound, "{} > {bound}", on_stream.len());
         }
     }
 

@@ -11,31 +11,32 @@ use std::{
     task::{Context, Poll},
 };
 
-use bytes::Bytes;
-use futures_util::{FutureExt, Stream, StreamExt, TryFutureExt, stream::FuturesOrdered};
+use futures_util::{Stream, StreamExt, stream::FuturesOrdered};
 use tokio::time::{self, Sleep};
 use tonic::{Status, Streaming};
 
 use super::{
     deadline::Deadline,
     drain::{DrainWatch, InFlight, InFlightGuard},
-    operations::{Answer, Operations},
-    proto::{self as pb, stream_request::Operation, stream_response::Result as Outcome},
+    encode,
+    operations::{Answer, Operations, unreadable},
+    proto::{self as pb, stream_response::Result as Outcome},
     status::Fault,
+    wire::{Encoded, Malformed, Operation, Received, StreamRequest},
 };
-use crate::{domain::claim::SettleAction, engine::RequestFault};
+use crate::engine::RequestFault;
 
 /// Requests of one stream under way at the same time: enough to hide the way to the store, few
 /// enough that a stream of largest requests stays small.
 const MAX_UNDER_WAY: usize = 16;
 
-type Answering = Pin<Box<dyn Future<Output = (InFlightGuard, Answer<pb::StreamResponse>)> + Send>>;
+type Answering = Pin<Box<dyn Future<Output = (InFlightGuard, Outgoing)> + Send>>;
 
 pub(super) struct Conversation {
     operations: Operations,
     in_flight: InFlight,
     /// `None` once the caller has said everything, or something that could not be read.
-    requests: Option<Streaming<pb::StreamRequest>>,
+    requests: Option<Streaming<Received>>,
     under_way: FuturesOrdered<Answering>,
     /// What could not be read: the end of the stream, after the answers.
     unreadable: Option<Status>,
@@ -48,7 +49,7 @@ impl Conversation {
     pub(super) fn new(
         operations: Operations,
         in_flight: InFlight,
-        requests: Streaming<pb::StreamRequest>,
+        requests: Streaming<Received>,
         deadline: Option<Deadline>,
         drain: DrainWatch,
     ) -> Self {
@@ -70,10 +71,15 @@ impl Conversation {
             && let Some(requests) = &mut self.requests
         {
             match requests.poll_next_unpin(context) {
-                Poll::Ready(Some(Ok(request))) => {
+                Poll::Ready(Some(Ok(Received(request)))) => {
                     let in_flight = self.in_flight.enter();
-                    self.under_way
-                        .push_back(begin(&self.operations, request, in_flight));
+                    match begin(&self.operations, &request, in_flight) {
+                        Ok(answering) => self.under_way.push_back(answering),
+                        Err(why) => {
+                            self.unreadable = Some(Fault::from(unreadable(why)).into());
+                            self.requests = None;
+                        }
+                    }
                 }
                 Poll::Ready(Some(Err(status))) => {
                     self.unreadable = Some(status);
@@ -85,7 +91,7 @@ impl Conversation {
         }
     }
 
-    fn end(&mut self, status: Option<Status>) -> Poll<Option<Result<pb::StreamResponse, Status>>> {
+    fn end(&mut self, status: Option<Status>) -> Poll<Option<Result<Encoded, Status>>> {
         self.ended = true;
         self.requests = None;
         self.under_way = FuturesOrdered::new();
@@ -94,7 +100,7 @@ impl Conversation {
 }
 
 impl Stream for Conversation {
-    type Item = Result<pb::StreamResponse, Status>;
+    type Item = Result<Encoded, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
@@ -122,77 +128,79 @@ impl Stream for Conversation {
     }
 }
 
-/// Takes the request's place in the store's order before it returns.
+/// Takes the request's place in the store's order before it returns. What of an operation cannot be
+/// read is its fault alone; where not even the batch's number can be told the stream ends.
 fn begin(
     operations: &Operations,
-    request: pb::StreamRequest,
+    request: &[u8],
     in_flight: InFlightGuard,
-) -> Answering {
-    let pb::StreamRequest {
+) -> Result<Answering, Malformed> {
+    let StreamRequest {
         batch_id,
         operation,
-    } = request;
-    let settle = |action, claims: &[Bytes], outcome: fn(Vec<i32>) -> Outcome| {
-        let settling = operations.settle(action, claims);
-        settling.map(|settling| {
-            settling.map(move |outcomes| Ok(Answer::without_claims(outcome(outcomes))))
-        })
-    };
-    match operation {
+    } = StreamRequest::read(request)?;
+    Ok(match operation {
         Some(Operation::Admit(admit)) => {
             let admitting = operations.admit(&admit);
-            let answer =
-                admitting.map(|admitting| admitting.map_ok(|answer| answer.map(Outcome::Admit)));
-            answering(batch_id, in_flight, answer)
+            Box::pin(async move {
+                let answer = match admitting {
+                    Ok(admitting) => admitting.await,
+                    Err(fault) => Err(fault),
+                };
+                let answer = match answer {
+                    Ok(answer) => Outgoing::Admission { batch_id, answer },
+                    Err(fault) => Outgoing::fault(batch_id, fault),
+                };
+                (in_flight, answer)
+            })
         }
-        Some(Operation::Confirm(confirm)) => {
-            let outcome = |outcomes| Outcome::Confirm(pb::ConfirmResponse { outcomes });
-            answering(
-                batch_id,
-                in_flight,
-                settle(SettleAction::Confirm, &confirm.claims, outcome),
-            )
-        }
-        Some(Operation::Release(release)) => {
-            let outcome = |outcomes| Outcome::Release(pb::ReleaseResponse { outcomes });
-            answering(
-                batch_id,
-                in_flight,
-                settle(SettleAction::Release, &release.claims, outcome),
-            )
-        }
-        Some(Operation::Renew(renew)) => {
-            let outcome = |outcomes| Outcome::Renew(pb::RenewResponse { outcomes });
-            answering(
-                batch_id,
-                in_flight,
-                settle(SettleAction::Renew, &renew.claims, outcome),
-            )
+        Some(Operation::Settle(action, claims)) => {
+            let settling = operations.settle(action, &claims);
+            Box::pin(async move {
+                let answer = match settling {
+                    Ok(settling) => {
+                        Outgoing::result(batch_id, encode::settled(action, settling.await))
+                    }
+                    Err(fault) => Outgoing::fault(batch_id, fault),
+                };
+                (in_flight, answer)
+            })
         }
         None => {
-            let refused: Result<future::Pending<_>, _> = Err(RequestFault::NoOperation.into());
-            answering(batch_id, in_flight, refused)
+            let answer = Outgoing::fault(batch_id, RequestFault::NoOperation.into());
+            Box::pin(future::ready((in_flight, answer)))
         }
-    }
+    })
 }
 
-/// A fault becomes an answer like any other: the stream lives on.
-fn answering(
-    batch_id: u64,
-    in_flight: InFlightGuard,
-    begun: Result<impl Future<Output = Result<Answer<Outcome>, Fault>> + Send + 'static, Fault>,
-) -> Answering {
-    Box::pin(async move {
-        let outcome = match begun {
-            Ok(finish) => finish.await,
-            Err(fault) => Err(fault),
-        };
-        let answer =
-            outcome.unwrap_or_else(|fault| Answer::without_claims(Outcome::Error(fault.into())));
-        let answer = answer.map(|result| pb::StreamResponse {
+/// An answer that waits for those before it.
+enum Outgoing {
+    /// Its claims do not stand yet.
+    Admission {
+        batch_id: u64,
+        answer: Answer,
+    },
+    Other(Encoded),
+}
+
+impl Outgoing {
+    fn result(batch_id: u64, result: Outcome) -> Self {
+        let response = pb::StreamResponse {
             batch_id,
             result: Some(result),
-        });
-        (in_flight, answer)
-    })
+        };
+        Self::Other(response.into())
+    }
+
+    /// A fault is an answer like any other: the stream lives on.
+    fn fault(batch_id: u64, fault: Fault) -> Self {
+        Self::result(batch_id, Outcome::Error(fault.into()))
+    }
+
+    fn deliver(self) -> Encoded {
+        match self {
+            Self::Admission { batch_id, answer } => answer.deliver().on_stream(batch_id),
+            Self::Other(encoded) => encoded,
+        }
+    }
 }

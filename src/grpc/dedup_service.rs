@@ -6,8 +6,11 @@ use super::{
     conversation::Conversation,
     deadline::Deadline,
     drain::{DrainWatch, InFlight},
-    operations::Operations,
-    proto::{self as pb, dedup_service_server::DedupService},
+    operations::{Operations, unreadable},
+    proto as pb,
+    server::dedup_service_server::DedupService,
+    status::Fault,
+    wire::{AdmitRequest, Encoded, Received},
 };
 use crate::domain::claim::SettleAction;
 
@@ -24,6 +27,7 @@ impl Dedup {
         action: SettleAction,
         claims: Vec<bytes::Bytes>,
     ) -> Result<Vec<i32>, Status> {
+        let claims: Vec<&[u8]> = claims.iter().map(AsRef::as_ref).collect();
         let settling = self.operations.settle(action, &claims)?;
         Ok(settling.await)
     }
@@ -33,13 +37,12 @@ impl Dedup {
 impl DedupService for Dedup {
     type StreamStream = Conversation;
 
-    async fn admit(
-        &self,
-        request: Request<pb::AdmitRequest>,
-    ) -> Result<Response<pb::AdmitResponse>, Status> {
-        let admitting = self.operations.admit(&request.into_inner())?;
+    async fn admit(&self, request: Request<Received>) -> Result<Response<Encoded>, Status> {
+        let Received(request) = request.into_inner();
+        let request = AdmitRequest::read(&request).map_err(|why| Fault::from(unreadable(why)))?;
+        let admitting = self.operations.admit(&request)?;
         let answer = admitting.await?;
-        Ok(Response::new(answer.deliver()))
+        Ok(Response::new(answer.deliver().alone()))
     }
 
     async fn confirm(
@@ -74,7 +77,7 @@ impl DedupService for Dedup {
 
     async fn stream(
         &self,
-        request: Request<Streaming<pb::StreamRequest>>,
+        request: Request<Streaming<Received>>,
     ) -> Result<Response<Conversation>, Status> {
         let deadline = request.extensions().get::<Deadline>().copied();
         Ok(Response::new(Conversation::new(

@@ -7,65 +7,41 @@ use bytes::Bytes;
 use super::proto as pb;
 use crate::{
     domain::{
-        claim::{ClaimState, SettleOutcome},
+        claim::{ClaimState, SettleAction, SettleOutcome},
         event::Fix,
         place::Position,
         policy::Policy,
         reason::{Decision, Reason},
         time::EventTime,
-        token::Token,
         verdict::Verdict,
     },
     engine::{
         Namespace,
-        admit::Admission,
         explain::{Explanation, FoundClaim},
         settle::Settlement,
     },
     telemetry::noisy::Subject,
 };
 
-/// The tokens of one response lie in one allocation.
-pub(super) fn admission(admission: &Admission, omit_claims: bool) -> pb::AdmitResponse {
-    let bytes = |token: &Token<'_>| Token::encoded_bytes(&token.key);
-    let all = admission.answers().filter_map(|(_, token)| token);
-    let mut tokens = Vec::with_capacity(all.map(|token| bytes(&token)).sum());
-    for token in admission.answers().filter_map(|(_, token)| token) {
-        token.encode(&mut tokens);
-    }
-    let mut tokens = Bytes::from(tokens);
-    let shadow = admission.is_shadow();
-    let mut verdicts = Vec::with_capacity(admission.verdicts().len());
-    verdicts.extend(admission.answers().map(|(said, token)| {
-        let claim = token
-            .map(|token| tokens.split_to(bytes(&token)))
-            .unwrap_or_default();
-        pb::Verdict {
-            claim,
-            ..verdict(said, shadow)
-        }
-    }));
-    pb::AdmitResponse {
-        verdicts,
-        lease: lease(admission.policy(), omit_claims),
-    }
+/// Unset where claims need no settling.
+pub(super) fn lease(policy: &Policy, omit_claims: bool) -> Option<Duration> {
+    (!omit_claims && !policy.lease().is_zero()).then(|| policy.lease())
 }
 
-/// Unset where claims need no settling.
-fn lease(policy: &Policy, omit_claims: bool) -> Option<prost_types::Duration> {
-    (!omit_claims && !policy.lease().is_zero()).then(|| duration(policy.lease()))
+/// The decision and when to come again, of a namespace that may only watch.
+pub(super) fn decided(verdict: &Verdict, shadow: bool) -> (pb::Decision, Option<Duration>) {
+    if shadow {
+        (pb::Decision::Admit, None)
+    } else {
+        (decision(verdict.reason.decision()), verdict.retry_after)
+    }
 }
 
 /// Without a token.
 pub(super) fn verdict(verdict: &Verdict, shadow: bool) -> pb::Verdict {
-    let retry_after = if shadow { None } else { verdict.retry_after };
+    let (decision, retry_after) = decided(verdict, shadow);
     pb::Verdict {
-        decision: decision(if shadow {
-            Decision::Admit
-        } else {
-            verdict.reason.decision()
-        })
-        .into(),
+        decision: decision.into(),
         reason: reason(verdict.reason),
         claim: Bytes::new(),
         retry_after: retry_after.map(duration),
@@ -104,6 +80,16 @@ pub(super) fn settlement(settlement: Settlement) -> i32 {
         Settlement::Malformed => pb::SettleOutcome::Malformed,
     };
     outcome.into()
+}
+
+/// The outcomes as an operation's answer on a stream.
+pub(super) fn settled(action: SettleAction, outcomes: Vec<i32>) -> pb::stream_response::Result {
+    use pb::stream_response::Result;
+    match action {
+        SettleAction::Confirm => Result::Confirm(pb::ConfirmResponse { outcomes }),
+        SettleAction::Release => Result::Release(pb::ReleaseResponse { outcomes }),
+        SettleAction::Renew => Result::Renew(pb::RenewResponse { outcomes }),
+    }
 }
 
 pub(super) fn subject(subject: Subject) -> pb::NoisySubject {

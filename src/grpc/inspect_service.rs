@@ -3,16 +3,18 @@
 use std::{future, pin::Pin, sync::Arc, time::Duration};
 
 use futures_util::{Stream, stream};
+use prost::Message;
 use tokio::time::{self, Interval, MissedTickBehavior};
 use tonic::{Request, Response, Status};
 
 use super::{
     deadline::Deadline,
-    decode,
     drain::DrainWatch,
     encode,
+    operations::unreadable,
     proto::{self as pb, inspect_service_server::InspectService},
     status::Fault,
+    wire,
 };
 use crate::{
     domain::event::RawEvent,
@@ -43,7 +45,8 @@ impl InspectService for Inspect {
         request: Request<pb::ExplainRequest>,
     ) -> Result<Response<pb::ExplainResponse>, Status> {
         let pb::ExplainRequest { namespace, event } = request.into_inner();
-        let raw = event.as_ref().map_or_else(RawEvent::default, decode::event);
+        let event = event.unwrap_or_default().encode_to_vec();
+        let raw = raw(&event)?;
         let explaining = self.engine.explain(&namespace, &raw).map_err(Fault::from)?;
         Ok(Response::new(encode::explanation(explaining.await)))
     }
@@ -131,11 +134,17 @@ impl InspectService for Inspect {
             return Err(Fault::ForgetNotAllowed.into());
         }
         let pb::ForgetRequest { namespace, event } = request.into_inner();
-        let raw = event.as_ref().map_or_else(RawEvent::default, decode::event);
+        let event = event.unwrap_or_default().encode_to_vec();
+        let raw = raw(&event)?;
         let forgetting = self.engine.forget(&namespace, &raw).map_err(Fault::from)?;
         let keys = forgetting.await.map_err(Fault::from)?;
         Ok(Response::new(pb::ForgetResponse { keys }))
     }
+}
+
+/// The event again as Admit reads it.
+fn raw(event: &[u8]) -> Result<RawEvent<'_>, Fault> {
+    wire::event(event).map_err(|why| unreadable(why).into())
 }
 
 /// The named namespace, or all of them.

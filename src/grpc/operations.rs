@@ -10,15 +10,19 @@ use std::{
     sync::Arc,
 };
 
-use bytes::Bytes;
 use futures_util::FutureExt;
+use uuid::Uuid;
 
-use super::{bound, decode, encode, proto as pb, status::Fault};
+use super::{
+    bound, encode,
+    status::Fault,
+    wire::{AdmitRequest, AdmitResponse, Malformed},
+};
 use crate::{
     domain::claim::SettleAction,
     engine::{
         Engine, RequestFault,
-        admit::{Admission, Admitting},
+        admit::{Admission, AdmitOptions, Admitting},
         settle::Settlement,
     },
 };
@@ -31,42 +35,23 @@ pub(super) struct Operations {
 
 /// An answer that is still here. Dropped, it gives back the claims that it tells of.
 #[derive(Debug)]
-pub(super) struct Answer<T> {
-    message: T,
-    admission: Option<Admission>,
+pub(super) struct Answer {
+    response: AdmitResponse,
+    admission: Admission,
 }
 
-impl Answer<pb::AdmitResponse> {
+impl Answer {
     fn to(admission: Admission, omit_claims: bool) -> Self {
-        let message = encode::admission(&admission, omit_claims);
         Self {
-            message,
-            admission: Some(admission),
-        }
-    }
-}
-
-impl<T> Answer<T> {
-    pub(super) const fn without_claims(message: T) -> Self {
-        Self {
-            message,
-            admission: None,
-        }
-    }
-
-    pub(super) fn map<U>(self, change: impl FnOnce(T) -> U) -> Answer<U> {
-        Answer {
-            message: change(self.message),
-            admission: self.admission,
+            response: AdmitResponse::new(&admission, omit_claims),
+            admission,
         }
     }
 
     /// Hands it to the transport: from now on the claims stand.
-    pub(super) fn deliver(self) -> T {
-        if let Some(admission) = self.admission {
-            admission.delivered();
-        }
-        self.message
+    pub(super) fn deliver(self) -> AdmitResponse {
+        self.admission.delivered();
+        self.response
     }
 }
 
@@ -74,12 +59,11 @@ impl Operations {
     /// A panic is an outage for the one request: its namespace's failure mode answers.
     pub(super) fn admit(
         &self,
-        request: &pb::AdmitRequest,
-    ) -> Result<impl Future<Output = Result<Answer<pb::AdmitResponse>, Fault>> + Send + use<>, Fault>
-    {
+        request: &AdmitRequest<'_>,
+    ) -> Result<impl Future<Output = Result<Answer, Fault>> + Send + use<>, Fault> {
         let engine = Arc::clone(&self.engine);
-        let namespace = Arc::clone(engine.namespace(&request.namespace)?);
-        let (events, omit_claims) = (request.events.len(), request.omit_claims);
+        let namespace = Arc::clone(engine.namespace(request.namespace)?);
+        let (events, omit_claims) = (request.events().len(), request.omit_claims);
         let begun = match panic::catch_unwind(AssertUnwindSafe(|| self.begin(request))) {
             Ok(admitting) => Some(admitting?),
             Err(cause) => {
@@ -102,11 +86,14 @@ impl Operations {
         })
     }
 
-    fn begin(&self, request: &pb::AdmitRequest) -> Result<Admitting, RequestFault> {
-        let options = decode::options(request)?;
-        let prepared = self
-            .engine
-            .prepare(options, request.events.iter().map(decode::event))?;
+    fn begin(&self, request: &AdmitRequest<'_>) -> Result<Admitting, RequestFault> {
+        let options = AdmitOptions {
+            namespace: request.namespace,
+            request_id: request_id(request.request_id)?,
+            omit_claims: request.omit_claims,
+        };
+        let events = request.events().map(|event| event.map_err(unreadable));
+        let prepared = self.engine.try_prepare(options, events)?;
         let policy = self.engine.namespace(options.namespace)?.policy();
         let (bytes, limit) = (bound::response(&prepared, policy), self.max_response_bytes);
         if bytes > limit {
@@ -119,10 +106,10 @@ impl Operations {
     pub(super) fn settle(
         &self,
         action: SettleAction,
-        claims: &[Bytes],
+        claims: &[&[u8]],
     ) -> Result<impl Future<Output = Vec<i32>> + Send + use<>, Fault> {
         let tokens = claims.len();
-        let begin = || self.engine.settle(action, claims.iter().map(Bytes::as_ref));
+        let begin = || self.engine.settle(action, claims.iter().copied());
         let begun = match panic::catch_unwind(AssertUnwindSafe(begin)) {
             Ok(settling) => Some(settling?),
             Err(cause) => {
@@ -144,7 +131,23 @@ impl Operations {
     }
 }
 
-async fn finish(admitting: Admitting, omit_claims: bool) -> Answer<pb::AdmitResponse> {
+fn request_id(text: &str) -> Result<Option<[u8; 16]>, RequestFault> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    Uuid::try_parse(text)
+        .ok()
+        // What a client that forgot to fill it in sends, in every call.
+        .filter(|id| !id.is_nil())
+        .map(|id| Some(id.into_bytes()))
+        .ok_or(RequestFault::BadRequestId)
+}
+
+pub(super) fn unreadable(why: Malformed) -> RequestFault {
+    RequestFault::Unreadable(why.to_string())
+}
+
+async fn finish(admitting: Admitting, omit_claims: bool) -> Answer {
     Answer::to(admitting.finish().await, omit_claims)
 }
 

@@ -84,6 +84,7 @@ fn request_row(fault: &RequestFault) -> Row {
         RequestFault::ResponseTooLarge { limit, .. } => {
             Row::invalid("RESPONSE_TOO_LARGE", "events").with("limit", &limit.to_string())
         }
+        RequestFault::Unreadable(_) => Row::new(Code::InvalidArgument, "UNREADABLE_REQUEST"),
         RequestFault::NoOperation => Row::invalid("NO_OPERATION", "operation"),
         RequestFault::InvalidEvent(reason, _) => {
             Row::invalid("INVALID_EVENT", "event").with("reason", reason.name())
