@@ -310,15 +310,8 @@ impl MaterialWriter {
 }
 
 fn push_escaped(id: &str, out: &mut Vec<u8>) {
-    const fn is_special(byte: u8) -> bool {
-        matches!(byte, b'\\' | b'|')
-    }
     let bytes = id.as_bytes();
-    // All of them, rather than up to the first: ids are short and nearly none has one.
-    let special = bytes
-        .iter()
-        .fold(false, |special, &byte| special | is_special(byte));
-    if !special {
+    if !bytes_have_special(bytes) {
         out.extend_from_slice(bytes);
         return;
     }
@@ -328,6 +321,33 @@ fn push_escaped(id: &str, out: &mut Vec<u8>) {
         }
         out.push(byte);
     }
+}
+
+const fn is_special(byte: u8) -> bool {
+    matches!(byte, b'\\' | b'|')
+}
+
+/// Eight bytes at a time: ids are short, and nearly none has one.
+fn bytes_have_special(bytes: &[u8]) -> bool {
+    let Some(last) = bytes.last_chunk::<8>() else {
+        return bytes.iter().any(|&byte| is_special(byte));
+    };
+    let (words, _) = bytes.as_chunks::<8>();
+    let found = words
+        .iter()
+        .fold(special_in(last), |found, word| found | special_in(word));
+    found != 0
+}
+
+/// Not zero where one of the bytes is special: x − 1 borrows into the top bit of a byte that is
+/// zero (Hacker's Delight, 6-1).
+const fn special_in(word: &[u8; 8]) -> u64 {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    const fn zero_in(word: u64) -> u64 {
+        word.wrapping_sub(ONES) & !word & ONES << 7
+    }
+    let word = u64::from_le_bytes(*word);
+    zero_in(word ^ ONES * b'\\' as u64) | zero_in(word ^ ONES * b'|' as u64)
 }
 
 fn push_decimal(number: impl itoa::Integer, out: &mut Vec<u8>) {

@@ -140,13 +140,21 @@ impl PlanBatch {
 #[derive(Debug)]
 pub struct Planner<'p> {
     policy: &'p Policy,
+    /// Some event of the policy may have keys beside its own.
+    reaches_beyond: bool,
     writer: MaterialWriter,
 }
 
 impl<'p> Planner<'p> {
     pub fn new(policy: &'p Policy) -> Self {
+        let in_time = match policy.window() {
+            Window::None => false,
+            Window::Buckets { guard_ns, .. } => guard_ns > 0,
+            Window::Session { .. } => true,
+        };
         Self {
             policy,
+            reaches_beyond: in_time || policy.guards().space_m > 0.0,
             writer: MaterialWriter::default(),
         }
     }
@@ -158,7 +166,9 @@ impl<'p> Planner<'p> {
             .time()
             .and_then(|time| self.span(event.identity(), time));
         let first_neighbour = batch.neighbours.len() as u32;
-        if let Some(span) = span {
+        if let Some(span) = span
+            && self.reaches_beyond
+        {
             self.plan_neighbours(event, span, batch);
         }
         // The primary comes last, so that the writer is left with its material.

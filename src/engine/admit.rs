@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashTable, hash_table::Entry};
 use rand::RngCore;
-use xxhash_rust::xxh3::Xxh3;
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Engine, Namespace, RequestFault, Waiting, local::LocalClaims};
 use crate::{
@@ -232,24 +232,36 @@ fn random_nonces(count: usize) -> Vec<Nonce> {
 /// Seven bytes from the request's id, the primary key and the how-many-th event of this key in the
 /// request; then the attempt.
 fn derived_nonces(request_id: &[u8; 16], attempt: u8, batch: &PlanBatch) -> Vec<Nonce> {
-    let mut occurrences: HashMap<KeyName<'_>, u32> = HashMap::with_capacity(batch.plans().len());
-    batch
-        .plans()
+    let plans = batch.plans();
+    // By the hash of the first event of a key, how many more there were.
+    let mut repeats: HashTable<(u64, u32)> = HashTable::with_capacity(plans.len());
+    let mut material = Vec::with_capacity(64);
+    plans
         .iter()
         .map(|plan| {
-            let key = batch.primary(plan);
-            let occurrence = occurrences.entry(key).or_insert(0);
-            let mut hash = Xxh3::new();
-            hash.update(request_id);
-            hash.update(&occurrence.to_be_bytes());
-            match key {
+            material.clear();
+            material.extend_from_slice(request_id);
+            material.extend_from_slice(&[0; 4]);
+            match batch.primary(plan) {
                 KeyName::Decimal(digest) | KeyName::Hex(digest) => {
-                    hash.update(&digest.to_be_bytes())
+                    material.extend_from_slice(&digest.to_be_bytes());
                 }
-                KeyName::Id(id) => hash.update(id),
+                KeyName::Id(id) => material.extend_from_slice(id),
             }
-            *occurrence += 1;
-            Nonce::from_bytes(hash.digest().to_be_bytes()).with_attempt(attempt)
+            let first = xxh3_64(&material);
+            let hash = match repeats.entry(first, |seen| seen.0 == first, |seen| seen.0) {
+                Entry::Vacant(entry) => {
+                    entry.insert((first, 0));
+                    first
+                }
+                Entry::Occupied(mut entry) => {
+                    let (_, occurrence) = entry.get_mut();
+                    *occurrence += 1;
+                    material[16..20].copy_from_slice(&occurrence.to_be_bytes());
+                    xxh3_64(&material)
+                }
+            };
+            Nonce::from_bytes(hash.to_be_bytes()).with_attempt(attempt)
         })
         .collect()
 }

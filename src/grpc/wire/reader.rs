@@ -19,15 +19,31 @@ pub(crate) enum Malformed {
     Group,
 }
 
-/// What a field holds, as far as the wire says.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Value<'a> {
-    Varint(u64),
-    Fixed64(u64),
-    Bytes(&'a [u8]),
-    Fixed32,
-    /// No message of this API has groups: one is passed over.
-    Group,
+/// A field's number and the wire type of its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Key(u32);
+
+impl Key {
+    pub(super) const fn varint(number: u32) -> Self {
+        Self(number << 3)
+    }
+
+    pub(super) const fn fixed64(number: u32) -> Self {
+        Self(number << 3 | 1)
+    }
+
+    /// Of bytes, texts and messages.
+    pub(super) const fn bytes(number: u32) -> Self {
+        Self(number << 3 | 2)
+    }
+
+    const fn number(self) -> u32 {
+        self.0 >> 3
+    }
+
+    const fn wire_type(self) -> u32 {
+        self.0 & 7
+    }
 }
 
 const MAX_GROUP_DEPTH: usize = 100;
@@ -43,42 +59,56 @@ impl<'a> Reader<'a> {
         Self { rest: message }
     }
 
-    /// The next field's number and value; `None` at the end.
+    /// The next field's key; its value has to be read or passed over. `None` at the end.
     #[inline]
-    pub(super) fn field(&mut self) -> Result<Option<(u32, Value<'a>)>, Malformed> {
+    pub(super) fn key(&mut self) -> Result<Option<Key>, Malformed> {
         if self.rest.is_empty() {
             return Ok(None);
         }
-        let (number, wire_type) = self.key()?;
-        let value = match wire_type {
-            0 => Value::Varint(self.varint()?),
-            1 => Value::Fixed64(u64::from_le_bytes(self.array()?)),
-            2 => Value::Bytes(self.bytes()?),
-            3 => {
-                self.pass_group(number)?;
-                Value::Group
-            }
-            5 => {
-                let _: [u8; 4] = self.array()?;
-                Value::Fixed32
-            }
-            4 => return Err(Malformed::Group),
-            _ => return Err(Malformed::WireType),
-        };
-        Ok(Some((number, value)))
+        let key = u32::try_from(self.varint()?).map_err(|_| Malformed::FieldNumber)?;
+        match Key(key) {
+            key if key.number() == 0 => Err(Malformed::FieldNumber),
+            key => Ok(Some(key)),
+        }
     }
 
-    #[inline]
-    fn key(&mut self) -> Result<(u32, u8), Malformed> {
-        let key = u32::try_from(self.varint()?).map_err(|_| Malformed::FieldNumber)?;
-        match key >> 3 {
-            0 => Err(Malformed::FieldNumber),
-            number => Ok((number, (key & 7) as u8)),
+    /// Passes over the value of a field that the message does not have: its fields have numbers up
+    /// to `known`, and those have another wire type.
+    #[cold]
+    pub(super) fn pass(&mut self, key: Key, known: u32) -> Result<(), Malformed> {
+        if key.number() <= known {
+            return Err(Malformed::WireType);
+        }
+        let mut open = Vec::new();
+        let mut key = key;
+        loop {
+            match key.wire_type() {
+                0 => {
+                    self.varint()?;
+                }
+                1 => {
+                    self.array::<8>()?;
+                }
+                2 => {
+                    self.bytes()?;
+                }
+                3 if open.len() < MAX_GROUP_DEPTH => open.push(key.number()),
+                4 if open.pop() == Some(key.number()) => {}
+                5 => {
+                    self.array::<4>()?;
+                }
+                3 | 4 => return Err(Malformed::Group),
+                _ => return Err(Malformed::WireType),
+            }
+            if open.is_empty() {
+                return Ok(());
+            }
+            key = self.key()?.ok_or(Malformed::Truncated)?;
         }
     }
 
     #[inline]
-    fn varint(&mut self) -> Result<u64, Malformed> {
+    pub(super) fn varint(&mut self) -> Result<u64, Malformed> {
         match *self.rest {
             [byte @ ..0x80, ref rest @ ..] => {
                 self.rest = rest;
@@ -113,7 +143,7 @@ impl<'a> Reader<'a> {
     }
 
     #[inline]
-    fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
+    pub(super) fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
         let len = usize::try_from(self.varint()?).map_err(|_| Malformed::Truncated)?;
         let (bytes, rest) = self
             .rest
@@ -121,6 +151,27 @@ impl<'a> Reader<'a> {
             .ok_or(Malformed::Truncated)?;
         self.rest = rest;
         Ok(bytes)
+    }
+
+    /// A message within the message.
+    #[inline]
+    pub(super) fn message(&mut self) -> Result<Self, Malformed> {
+        self.bytes().map(Self::new)
+    }
+
+    #[inline]
+    pub(super) fn text(&mut self) -> Result<&'a str, Malformed> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| Malformed::Utf8)
+    }
+
+    #[inline]
+    pub(super) fn fixed64(&mut self) -> Result<u64, Malformed> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    #[inline]
+    pub(super) fn double(&mut self) -> Result<f64, Malformed> {
+        self.fixed64().map(f64::from_bits)
     }
 
     #[inline]
@@ -131,77 +182,5 @@ impl<'a> Reader<'a> {
             .ok_or(Malformed::Truncated)?;
         self.rest = rest;
         Ok(*array)
-    }
-
-    /// Passes over what is in a group, and over its end.
-    #[cold]
-    fn pass_group(&mut self, number: u32) -> Result<(), Malformed> {
-        let mut open = vec![number];
-        while let Some(&innermost) = open.last() {
-            match self.key()? {
-                (_, 0) => {
-                    self.varint()?;
-                }
-                (_, 1) => {
-                    let _: [u8; 8] = self.array()?;
-                }
-                (_, 2) => {
-                    self.bytes()?;
-                }
-                (inner, 3) if open.len() < MAX_GROUP_DEPTH => open.push(inner),
-                (ended, 4) if ended == innermost => {
-                    open.pop();
-                }
-                (_, 5) => {
-                    let _: [u8; 4] = self.array()?;
-                }
-                (_, 3 | 4) => return Err(Malformed::Group),
-                _ => return Err(Malformed::WireType),
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A value must be of its field's type.
-impl<'a> Value<'a> {
-    #[inline]
-    pub(super) fn bytes(self) -> Result<&'a [u8], Malformed> {
-        match self {
-            Value::Bytes(bytes) => Ok(bytes),
-            _ => Err(Malformed::WireType),
-        }
-    }
-
-    /// Of a message within a message.
-    #[inline]
-    pub(super) fn message(self) -> Result<Reader<'a>, Malformed> {
-        self.bytes().map(Reader::new)
-    }
-
-    #[inline]
-    pub(super) fn text(self) -> Result<&'a str, Malformed> {
-        std::str::from_utf8(self.bytes()?).map_err(|_| Malformed::Utf8)
-    }
-
-    #[inline]
-    pub(super) fn varint(self) -> Result<u64, Malformed> {
-        match self {
-            Value::Varint(number) => Ok(number),
-            _ => Err(Malformed::WireType),
-        }
-    }
-
-    #[inline]
-    pub(super) fn fixed64(self) -> Result<u64, Malformed> {
-        match self {
-            Value::Fixed64(bits) => Ok(bits),
-            _ => Err(Malformed::WireType),
-        }
-    }
-
-    #[inline]
-    pub(super) fn double(self) -> Result<f64, Malformed> {
-        self.fixed64().map(f64::from_bits)
     }
 }

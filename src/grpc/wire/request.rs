@@ -4,7 +4,7 @@
 //! of a message are merged, of a oneof only the last one set is left, and unknown fields are passed
 //! over.
 
-use super::reader::{Malformed, Reader};
+use super::reader::{Key, Malformed, Reader};
 use crate::domain::{
     claim::SettleAction,
     event::{RawEvent, RawPosition},
@@ -35,50 +35,64 @@ pub(in crate::grpc) struct AdmitRequest<'a> {
     events: Vec<&'a [u8]>,
 }
 
+const BATCH_ID: Key = Key::varint(1);
+const ADMIT: Key = Key::bytes(2);
+const CONFIRM: Key = Key::bytes(3);
+const RELEASE: Key = Key::bytes(4);
+const RENEW: Key = Key::bytes(5);
+
 impl<'a> StreamRequest<'a> {
     pub(in crate::grpc) fn read(message: &'a [u8]) -> Result<Self, Malformed> {
         let mut request = Self::default();
         let mut fields = Reader::new(message);
-        while let Some((number, value)) = fields.field()? {
-            match number {
-                1 => request.batch_id = value.varint()?,
-                2 => {
+        while let Some(key) = fields.key()? {
+            match key {
+                BATCH_ID => request.batch_id = fields.varint()?,
+                ADMIT => {
                     let mut admit = match request.operation.take() {
                         Some(Operation::Admit(admit)) => admit,
                         _ => AdmitRequest::default(),
                     };
-                    admit.merge(value.message()?)?;
+                    admit.merge(fields.message()?)?;
                     request.operation = Some(Operation::Admit(admit));
                 }
-                3..=5 => {
-                    let action = match number {
-                        3 => SettleAction::Confirm,
-                        4 => SettleAction::Release,
+                CONFIRM | RELEASE | RENEW => {
+                    let action = match key {
+                        CONFIRM => SettleAction::Confirm,
+                        RELEASE => SettleAction::Release,
                         _ => SettleAction::Renew,
                     };
                     let mut claims = match request.operation.take() {
                         Some(Operation::Settle(before, claims)) if before == action => claims,
                         _ => Vec::new(),
                     };
-                    merge_claims(&mut claims, value.message()?)?;
+                    merge_claims(&mut claims, fields.message()?)?;
                     request.operation = Some(Operation::Settle(action, claims));
                 }
-                _ => {}
+                other => fields.pass(other, 5)?,
             }
         }
         Ok(request)
     }
 }
 
+const CLAIM: Key = Key::bytes(1);
+
 /// `ConfirmRequest`, `ReleaseRequest` and `RenewRequest` are alike.
 fn merge_claims<'a>(claims: &mut Vec<&'a [u8]>, mut fields: Reader<'a>) -> Result<(), Malformed> {
-    while let Some((number, value)) = fields.field()? {
-        if number == 1 {
-            claims.push(value.bytes()?);
+    while let Some(key) = fields.key()? {
+        match key {
+            CLAIM => claims.push(fields.bytes()?),
+            other => fields.pass(other, 1)?,
         }
     }
     Ok(())
 }
+
+const NAMESPACE: Key = Key::bytes(1);
+const REQUEST_ID: Key = Key::bytes(2);
+const EVENTS: Key = Key::bytes(3);
+const OMIT_CLAIMS: Key = Key::varint(4);
 
 impl<'a> AdmitRequest<'a> {
     pub(in crate::grpc) fn read(message: &'a [u8]) -> Result<Self, Malformed> {
@@ -88,13 +102,13 @@ impl<'a> AdmitRequest<'a> {
     }
 
     fn merge(&mut self, mut fields: Reader<'a>) -> Result<(), Malformed> {
-        while let Some((number, value)) = fields.field()? {
-            match number {
-                1 => self.namespace = value.text()?,
-                2 => self.request_id = value.text()?,
-                3 => self.events.push(value.bytes()?),
-                4 => self.omit_claims = value.varint()? != 0,
-                _ => {}
+        while let Some(key) = fields.key()? {
+            match key {
+                NAMESPACE => self.namespace = fields.text()?,
+                REQUEST_ID => self.request_id = fields.text()?,
+                EVENTS => self.events.push(fields.bytes()?),
+                OMIT_CLAIMS => self.omit_claims = fields.varint()? != 0,
+                other => fields.pass(other, 4)?,
             }
         }
         Ok(())
@@ -107,35 +121,50 @@ impl<'a> AdmitRequest<'a> {
     }
 }
 
+const TRANSITION: Key = Key::bytes(1);
+const PING: Key = Key::bytes(2);
+const KEYED: Key = Key::bytes(3);
+const OCCURRED_AT: Key = Key::bytes(4);
+const OCCURRED_AT_TEXT: Key = Key::bytes(5);
+const OCCURRED_AT_UNIX_NANOS: Key = Key::fixed64(6);
+const INGESTED_AT: Key = Key::bytes(7);
+const CONTENT_HASH: Key = Key::fixed64(8);
+
 /// `Event`.
 pub(in crate::grpc) fn event(message: &[u8]) -> Result<RawEvent<'_>, Malformed> {
     let mut event = RawEvent::default();
     let mut fields = Reader::new(message);
-    while let Some((number, value)) = fields.field()? {
-        match number {
-            1 => merge_transition(&mut event, value.message()?)?,
-            2 => merge_ping(&mut event, value.message()?)?,
-            3 => merge_keyed(&mut event, value.message()?)?,
-            4 => {
+    while let Some(key) = fields.key()? {
+        match key {
+            TRANSITION => merge_transition(&mut event, fields.message()?)?,
+            PING => merge_ping(&mut event, fields.message()?)?,
+            KEYED => merge_keyed(&mut event, fields.message()?)?,
+            OCCURRED_AT => {
                 let so_far = match event.time {
                     RawTime::Timestamp { seconds, nanos } => (seconds, nanos),
                     RawTime::Unset | RawTime::Text(_) | RawTime::UnixNanos(_) => (0, 0),
                 };
-                let (seconds, nanos) = timestamp(so_far, value.message()?)?;
+                let (seconds, nanos) = timestamp(so_far, fields.message()?)?;
                 event.time = RawTime::Timestamp { seconds, nanos };
             }
-            5 => event.time = RawTime::Text(value.text()?),
-            6 => event.time = RawTime::UnixNanos(value.fixed64()? as i64),
-            7 => {
+            OCCURRED_AT_TEXT => event.time = RawTime::Text(fields.text()?),
+            OCCURRED_AT_UNIX_NANOS => event.time = RawTime::UnixNanos(fields.fixed64()? as i64),
+            INGESTED_AT => {
                 let so_far = event.ingested_at.unwrap_or_default();
-                event.ingested_at = Some(timestamp(so_far, value.message()?)?);
+                event.ingested_at = Some(timestamp(so_far, fields.message()?)?);
             }
-            8 => event.content_hash = Some(value.fixed64()?),
-            _ => {}
+            CONTENT_HASH => event.content_hash = Some(fields.fixed64()?),
+            other => fields.pass(other, 8)?,
         }
     }
     Ok(event)
 }
+
+const DEVICE_ID: Key = Key::bytes(1);
+const FENCE_ID: Key = Key::bytes(2);
+const KIND: Key = Key::varint(3);
+const SEQUENCE: Key = Key::varint(4);
+const SEQUENCE_EPOCH: Key = Key::varint(5);
 
 fn merge_transition<'a>(event: &mut RawEvent<'a>, mut fields: Reader<'a>) -> Result<(), Malformed> {
     let (mut device_id, mut fence_id, mut kind, mut sequence, mut sequence_epoch) =
@@ -151,15 +180,15 @@ fn merge_transition<'a>(event: &mut RawEvent<'a>, mut fields: Reader<'a>) -> Res
                 ("", "", None, None, 0)
             }
         };
-    while let Some((number, value)) = fields.field()? {
-        match number {
-            1 => device_id = value.text()?,
-            2 => fence_id = value.text()?,
+    while let Some(key) = fields.key()? {
+        match key {
+            DEVICE_ID => device_id = fields.text()?,
+            FENCE_ID => fence_id = fields.text()?,
             // Numbers on the wire are cut to their field's width.
-            3 => kind = transition_kind(value.varint()? as i32),
-            4 => sequence = Some(value.varint()?),
-            5 => sequence_epoch = value.varint()? as u32,
-            _ => {}
+            KIND => kind = transition_kind(fields.varint()? as i32),
+            SEQUENCE => sequence = Some(fields.varint()?),
+            SEQUENCE_EPOCH => sequence_epoch = fields.varint()? as u32,
+            other => fields.pass(other, 5)?,
         }
     }
     event.position = RawPosition::Unset;
@@ -183,6 +212,10 @@ fn transition_kind(number: i32) -> Option<RawTransitionKind> {
     })
 }
 
+const ASSET_ID: Key = Key::bytes(1);
+const LAT_LNG: Key = Key::bytes(2);
+const PROJECTED: Key = Key::bytes(3);
+
 fn merge_ping<'a>(event: &mut RawEvent<'a>, mut fields: Reader<'a>) -> Result<(), Malformed> {
     let (mut asset_id, mut position) = match event.identity {
         RawIdentity::Ping { asset_id } => (asset_id, event.position),
@@ -190,18 +223,21 @@ fn merge_ping<'a>(event: &mut RawEvent<'a>, mut fields: Reader<'a>) -> Result<()
             ("", RawPosition::Unset)
         }
     };
-    while let Some((number, value)) = fields.field()? {
-        match number {
-            1 => asset_id = value.text()?,
-            2 => position = lat_lng(position, value.message()?)?,
-            3 => position = projected(position, value.message()?)?,
-            _ => {}
+    while let Some(key) = fields.key()? {
+        match key {
+            ASSET_ID => asset_id = fields.text()?,
+            LAT_LNG => position = lat_lng(position, fields.message()?)?,
+            PROJECTED => position = projected(position, fields.message()?)?,
+            other => fields.pass(other, 3)?,
         }
     }
     event.position = position;
     event.identity = RawIdentity::Ping { asset_id };
     Ok(())
 }
+
+const LATITUDE: Key = Key::fixed64(1);
+const LONGITUDE: Key = Key::fixed64(2);
 
 fn lat_lng(so_far: RawPosition, mut fields: Reader<'_>) -> Result<RawPosition, Malformed> {
     let (mut latitude, mut longitude) = match so_far {
@@ -211,11 +247,11 @@ fn lat_lng(so_far: RawPosition, mut fields: Reader<'_>) -> Result<RawPosition, M
         } => (latitude, longitude),
         RawPosition::Unset | RawPosition::Projected { .. } => (None, None),
     };
-    while let Some((number, value)) = fields.field()? {
-        match number {
-            1 => latitude = Some(value.double()?),
-            2 => longitude = Some(value.double()?),
-            _ => {}
+    while let Some(key) = fields.key()? {
+        match key {
+            LATITUDE => latitude = Some(fields.double()?),
+            LONGITUDE => longitude = Some(fields.double()?),
+            other => fields.pass(other, 2)?,
         }
     }
     Ok(RawPosition::LatLng {
@@ -224,30 +260,37 @@ fn lat_lng(so_far: RawPosition, mut fields: Reader<'_>) -> Result<RawPosition, M
     })
 }
 
+const X: Key = Key::fixed64(1);
+const Y: Key = Key::fixed64(2);
+const EPSG: Key = Key::varint(3);
+
 fn projected(so_far: RawPosition, mut fields: Reader<'_>) -> Result<RawPosition, Malformed> {
     let (mut x, mut y, mut epsg) = match so_far {
         RawPosition::Projected { x, y, epsg } => (x, y, epsg),
         RawPosition::Unset | RawPosition::LatLng { .. } => (None, None, 0),
     };
-    while let Some((number, value)) = fields.field()? {
-        match number {
-            1 => x = Some(value.double()?),
-            2 => y = Some(value.double()?),
-            3 => epsg = value.varint()? as u32,
-            _ => {}
+    while let Some(key) = fields.key()? {
+        match key {
+            X => x = Some(fields.double()?),
+            Y => y = Some(fields.double()?),
+            EPSG => epsg = fields.varint()? as u32,
+            other => fields.pass(other, 3)?,
         }
     }
     Ok(RawPosition::Projected { x, y, epsg })
 }
+
+const EVENT_ID: Key = Key::bytes(1);
 
 fn merge_keyed<'a>(event: &mut RawEvent<'a>, mut fields: Reader<'a>) -> Result<(), Malformed> {
     let mut event_id = match event.identity {
         RawIdentity::Keyed { event_id } => event_id,
         RawIdentity::Unset | RawIdentity::Transition { .. } | RawIdentity::Ping { .. } => "",
     };
-    while let Some((number, value)) = fields.field()? {
-        if number == 1 {
-            event_id = value.text()?;
+    while let Some(key) = fields.key()? {
+        match key {
+            EVENT_ID => event_id = fields.text()?,
+            other => fields.pass(other, 1)?,
         }
     }
     event.position = RawPosition::Unset;
@@ -255,14 +298,17 @@ fn merge_keyed<'a>(event: &mut RawEvent<'a>, mut fields: Reader<'a>) -> Result<(
     Ok(())
 }
 
+const SECONDS: Key = Key::varint(1);
+const NANOS: Key = Key::varint(2);
+
 /// Seconds and nanos of a `google.protobuf.Timestamp`.
 fn timestamp(so_far: (i64, i32), mut fields: Reader<'_>) -> Result<(i64, i32), Malformed> {
     let (mut seconds, mut nanos) = so_far;
-    while let Some((number, value)) = fields.field()? {
-        match number {
-            1 => seconds = value.varint()? as i64,
-            2 => nanos = value.varint()? as i32,
-            _ => {}
+    while let Some(key) = fields.key()? {
+        match key {
+            SECONDS => seconds = fields.varint()? as i64,
+            NANOS => nanos = fields.varint()? as i32,
+            other => fields.pass(other, 2)?,
         }
     }
     Ok((seconds, nanos))
