@@ -238,10 +238,20 @@ impl Bucket {
 }
 
 /// Writes key material into one buffer that is used again for every event.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct MaterialWriter {
     buffer: Vec<u8>,
     subject_end: usize,
+}
+
+impl Default for MaterialWriter {
+    fn default() -> Self {
+        const USUAL_BYTES: usize = 128;
+        Self {
+            buffer: Vec::with_capacity(USUAL_BYTES),
+            subject_end: 0,
+        }
+    }
 }
 
 impl MaterialWriter {
@@ -347,7 +357,7 @@ const fn special_in(word: &[u8; 8]) -> u64 {
         word.wrapping_sub(ONES) & !word & ONES << 7
     }
     let word = u64::from_le_bytes(*word);
-    zero_in(word ^ ONES * b'\\' as u64) | zero_in(word ^ ONES * b'|' as u64)
+    zero_in(word ^ (ONES * b'\\' as u64)) | zero_in(word ^ (ONES * b'|' as u64))
 }
 
 fn push_decimal(number: impl itoa::Integer, out: &mut Vec<u8>) {

@@ -233,8 +233,11 @@ fn random_nonces(count: usize) -> Vec<Nonce> {
 /// request; then the attempt.
 fn derived_nonces(request_id: &[u8; 16], attempt: u8, batch: &PlanBatch) -> Vec<Nonce> {
     let plans = batch.plans();
-    // By the hash of the first event of a key, how many more there were.
-    let mut repeats: HashTable<(u64, u32)> = HashTable::with_capacity(plans.len());
+    // By the hash of the first event of a key, how many more there were; one alone has none.
+    let mut repeats: HashTable<(u64, u32)> = HashTable::new();
+    if plans.len() > 1 {
+        repeats.reserve(plans.len(), |seen| seen.0);
+    }
     let mut material = Vec::with_capacity(64);
     plans
         .iter()
@@ -249,6 +252,9 @@ fn derived_nonces(request_id: &[u8; 16], attempt: u8, batch: &PlanBatch) -> Vec<
                 KeyName::Id(id) => material.extend_from_slice(id),
             }
             let first = xxh3_64(&material);
+            if plans.len() == 1 {
+                return Nonce::from_bytes(first.to_be_bytes()).with_attempt(attempt);
+            }
             let hash = match repeats.entry(first, |seen| seen.0 == first, |seen| seen.0) {
                 Entry::Vacant(entry) => {
                     entry.insert((first, 0));

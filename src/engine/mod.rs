@@ -13,7 +13,6 @@ pub mod strangers;
 
 use std::{
     borrow::Cow,
-    collections::HashMap,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU8, Ordering},
@@ -22,6 +21,7 @@ use std::{
 };
 
 use arc_swap::ArcSwapOption;
+use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use self::{

@@ -1,4 +1,5 @@
-//! What surrounds every call: it is counted while it is in flight, and dropped at its deadline.
+//! What surrounds every call: it is counted while it is in flight, and dropped at its deadline. Calls
+//! of `DedupService` go to it straight from here, past the router of all the others.
 //!
 //! Dropping is what gives claims back, so a call whose time is up is dropped before it is answered.
 //! This is a layer around all routes and not around each service: routes begin a call only when
@@ -12,29 +13,34 @@ use std::{
 };
 
 use axum::http::{Request, Response};
+use futures_util::future::{BoxFuture, Either};
 use tokio::time::{self, Instant, Sleep};
 use tonic::{Status, body::Body};
 use tower::{Layer, Service};
 
 use super::{
     deadline::{self, Deadline, HEAD_START},
+    dedup_service::Dedup,
     drain::{InFlight, InFlightGuard},
+    server::dedup_service_server::DedupServiceServer,
     status::Fault,
 };
 use crate::engine::RequestFault;
 
 /// Paths of the services whose calls a drain waits for; health and reflection are not among them.
 const COUNTED: &str = "/dedupd.";
+const DEDUP: &str = "/dedupd.v1.DedupService/";
 
 /// Goes around the routes, by `Server::layer`.
 #[derive(Clone, Debug)]
 pub struct CallsLayer {
+    dedup: DedupServiceServer<Dedup>,
     in_flight: InFlight,
 }
 
 impl CallsLayer {
-    pub(super) fn new(in_flight: InFlight) -> Self {
-        Self { in_flight }
+    pub(super) fn new(dedup: DedupServiceServer<Dedup>, in_flight: InFlight) -> Self {
+        Self { dedup, in_flight }
     }
 }
 
@@ -44,6 +50,7 @@ impl<S> Layer<S> for CallsLayer {
     fn layer(&self, service: S) -> Calls<S> {
         Calls {
             service,
+            dedup: self.dedup.clone(),
             in_flight: self.in_flight.clone(),
         }
     }
@@ -53,34 +60,36 @@ impl<S> Layer<S> for CallsLayer {
 #[derive(Clone, Debug)]
 pub struct Calls<S> {
     service: S,
+    dedup: DedupServiceServer<Dedup>,
     in_flight: InFlight,
 }
 
-impl<S, B> Service<Request<B>> for Calls<S>
+impl<S> Service<Request<Body>> for Calls<S>
 where
-    S: Service<Request<B>, Response = Response<Body>, Error = Infallible>,
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
     S::Future: Unpin,
 {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Call<S::Future>;
+    type Future = Call<Answering<S::Future>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         self.service.poll_ready(context)
     }
 
-    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+    /// `DedupService` is always ready.
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let counted = request.uri().path().starts_with(COUNTED);
         let in_flight = counted.then(|| self.in_flight.enter());
         let (answer, deadline) = match deadline::timeout(request.headers()) {
-            None => (Some(self.service.call(request)), None),
+            None => (Some(self.answer(request)), None),
             Some(timeout) if timeout <= HEAD_START => (None, None),
             Some(timeout) => {
                 let deadline = Box::pin(time::sleep(timeout - HEAD_START));
                 request
                     .extensions_mut()
                     .insert(Deadline(deadline.deadline()));
-                (Some(self.service.call(request)), Some(deadline))
+                (Some(self.answer(request)), Some(deadline))
             }
         };
         Call {
@@ -90,6 +99,18 @@ where
         }
     }
 }
+
+impl<S: Service<Request<Body>>> Calls<S> {
+    fn answer(&mut self, request: Request<Body>) -> Answering<S::Future> {
+        if request.uri().path().starts_with(DEDUP) {
+            Either::Left(self.dedup.call(request))
+        } else {
+            Either::Right(self.service.call(request))
+        }
+    }
+}
+
+type Answering<F> = Either<BoxFuture<'static, Result<Response<Body>, Infallible>>, F>;
 
 /// A call under way; without an answer to wait for its time is up.
 #[derive(Debug)]

@@ -94,10 +94,9 @@ pub fn routes(
             .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
     };
     const COMPILED: &str = "the descriptors were compiled into this binary";
-    let routes = Routes::new(dedup)
-        .add_service(inspect)
+    let routes = Routes::new(inspect)
         .add_service(health.service())
         .add_service(reflection().build_v1().expect(COMPILED))
         .add_service(reflection().build_v1alpha().expect(COMPILED));
-    (routes, CallsLayer::new(in_flight.clone()))
+    (routes, CallsLayer::new(dedup, in_flight.clone()))
 }

@@ -7,7 +7,7 @@ use redis::Value;
 use super::{
     script::{Abilities, ScriptCall},
     slot::slot_of,
-    wire::Commands,
+    wire::{Commands, Form},
 };
 
 /// Commands and script calls; places count what was asked for, not what goes with it on the wire.
@@ -44,12 +44,20 @@ impl Batch {
 
     /// Begins a command; its arguments follow.
     pub(super) fn command(&mut self, name: &str) -> &mut Commands {
+        self.next().cmd(name)
+    }
+
+    pub(super) fn filled(&mut self, form: &Form, words: [&[u8]; 2]) {
+        self.next().filled(form, words);
+    }
+
+    fn next(&mut self) -> &mut Commands {
         if self.asking {
             self.askings.push(self.commands.len());
             self.commands.cmd("ASKING");
         }
         self.len += 1;
-        self.commands.cmd(name)
+        &mut self.commands
     }
 
     /// By its hash if the server has it.

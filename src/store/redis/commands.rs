@@ -14,6 +14,7 @@ use super::{
     batch::Batch,
     error::from_text,
     script::{Script, ScriptCall},
+    wire::Form,
 };
 use crate::{
     domain::{
@@ -71,16 +72,11 @@ pub(super) fn push_claims(
     );
     let mut key = Vec::with_capacity(64);
     let mut record = Vec::with_capacity(MAX_RECORD_BYTES);
+    let hold_ms = request.hold.get().to_string();
+    let form = Form::new(&["SET"], &["NX", "PX", &hold_ms, "GET"]);
     for &index in &singles {
         write_key_and_record(request, index, scheme, &mut key, &mut record);
-        batch
-            .command("SET")
-            .arg(key.as_slice())
-            .arg(record.as_slice())
-            .arg("NX")
-            .arg("PX")
-            .arg(request.hold.get())
-            .arg("GET");
+        batch.filled(&form, [&key, &record]);
     }
     let groups = batch.together(scripted, |index, key| {
         let plan = &request.plans.plans()[index];

@@ -54,7 +54,8 @@ pub(super) async fn send(
     deadline: Instant,
 ) -> Boxed<Ending> {
     let abilities = Arc::clone(connection.abilities());
-    let mut batch = Batch::new(work.len(), abilities, manner.per_slot, asking);
+    let commands = work.iter().map(Work::weight).sum();
+    let mut batch = Batch::new(commands, abilities, manner.per_slot, asking);
     let parts: Vec<(Work, Share)> = work
         .into_iter()
         .map(|work| {

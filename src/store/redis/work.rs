@@ -402,7 +402,8 @@ impl ClaimReplies<'_> {
     /// are added to `debts`.
     fn read(&self, replies: &[Value], debts: &mut Vec<Debt>) -> (Outcomes, Redirected) {
         let Self { request, share, .. } = self;
-        let (mut outcomes, mut redirected) = (Vec::new(), Redirected::new());
+        let mut outcomes = Vec::with_capacity(share.singles.len());
+        let mut redirected = Redirected::new();
         let (singles, calls) = replies.split_at(share.singles.len().min(replies.len()));
         for (&plan, reply) in share.singles.iter().zip(singles) {
             if let Some(redirection) = self.reading.redirection(reply) {

@@ -37,6 +37,17 @@ impl Commands {
         self
     }
 
+    /// A whole command, of which some words are the same every time.
+    pub(in crate::store::redis) fn filled(&mut self, form: &Form, words: [&[u8]; 2]) {
+        self.seal();
+        self.len += 1;
+        self.bytes.extend_from_slice(&form.head);
+        for word in words {
+            push_word(word, &mut self.bytes);
+        }
+        self.bytes.extend_from_slice(&form.tail);
+    }
+
     /// All of them; none are left.
     pub(in crate::store::redis) fn take(&mut self) -> Vec<u8> {
         self.seal();
@@ -54,10 +65,38 @@ impl Commands {
     }
 }
 
+/// A command but for two words in its middle.
+#[derive(Debug)]
+pub(in crate::store::redis) struct Form {
+    head: Vec<u8>,
+    tail: Vec<u8>,
+}
+
+impl Form {
+    pub(in crate::store::redis) fn new(before: &[&str], after: &[&str]) -> Self {
+        let (mut head, mut tail) = (Vec::new(), Vec::new());
+        push_head(b'*', before.len() + 2 + after.len(), &mut head);
+        for word in before {
+            push_word(word.as_bytes(), &mut head);
+        }
+        for word in after {
+            push_word(word.as_bytes(), &mut tail);
+        }
+        Self { head, tail }
+    }
+}
+
 fn push_head(kind: u8, count: usize, out: &mut Vec<u8>) {
-    out.push(kind);
-    out.extend_from_slice(itoa::Buffer::new().format(count).as_bytes());
-    out.extend_from_slice(b"\r\n");
+    let (tens, ones) = (b'0' + (count / 10) as u8 % 10, b'0' + (count % 10) as u8);
+    match count {
+        0..10 => out.extend_from_slice(&[kind, ones, b'\r', b'\n']),
+        10..100 => out.extend_from_slice(&[kind, tens, ones, b'\r', b'\n']),
+        _ => {
+            out.push(kind);
+            out.extend_from_slice(itoa::Buffer::new().format(count).as_bytes());
+            out.extend_from_slice(b"\r\n");
+        }
+    }
 }
 
 fn push_word(word: &[u8], out: &mut Vec<u8>) {
@@ -112,6 +151,14 @@ mod tests {
         theirs.cmd("PING");
         ours.cmd("EVAL").arg(&b"\r\n\0"[..]).arg(0);
         theirs.cmd("EVAL").arg(&b"\r\n\0"[..]).arg(0);
+        let form = Form::new(&["SET"], &["NX", "PX", "86400000"]);
+        for key in ["", "k", "a key of ten", &"k".repeat(100)] {
+            ours.filled(&form, [key.as_bytes(), b"value"]);
+            let theirs = theirs.cmd("SET").arg(key).arg("value").arg("NX");
+            theirs.arg("PX").arg(86_400_000);
+        }
+        ours.cmd("DEL").arg("k");
+        theirs.cmd("DEL").arg("k");
         assert_eq!(ours.len(), theirs.len());
         assert_eq!(ours.take(), theirs.get_packed_pipeline());
         assert_eq!((ours.len(), ours.take()), (0, Vec::new()));

@@ -19,7 +19,7 @@ use tokio::{
 };
 
 pub(super) use self::{
-    command::Commands,
+    command::{Commands, Form},
     stream::{Stream, open},
 };
 
