@@ -54,4 +54,12 @@ fi
 cargo bench -q --locked --profile "${PROFILE:-bench}" --bench compare --no-run
 run=(cargo bench -q --locked --profile "${PROFILE:-bench}" --bench compare -- "$mode")
 [[ -z ${OTHER_CPUS:-} ]] || run=(taskset -c "$OTHER_CPUS" "${run[@]}")
-exec "${run[@]}"
+
+# In a process group of its own, so that what it has started ends with it.
+set -m
+"${run[@]}" &
+readonly group=$!
+trap 'kill -- -$group 2>/dev/null || true' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+wait "$group"

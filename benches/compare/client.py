@@ -23,13 +23,13 @@ def import_stubs(out):
     arguments = [f"-I{proto}", f"-I{well_known}", f"--python_out={out}", f"--grpc_python_out={out}"]
     assert protoc.main(["protoc", *arguments, *files]) == 0
     sys.path.insert(0, out)
-    from dedupd.v1 import dedup_pb2, dedup_pb2_grpc, event_pb2
+    from dedupd.v1 import dedup_pb2, dedup_pb2_grpc
 
-    return dedup_pb2, dedup_pb2_grpc, event_pb2
+    return dedup_pb2, dedup_pb2_grpc
 
 
 async def main(out, target, warm_up_s, duration_s):
-    dedup, services, event = import_stubs(out)
+    dedup, services = import_stubs(out)
     run = f"{os.getpid()}-{time.time_ns()}"
     # Over a Unix socket gRPC's C core would send the path as the authority.
     options = [("grpc.default_authority", "localhost")]
@@ -39,10 +39,13 @@ async def main(out, target, warm_up_s, duration_s):
 
         async def send():
             nonlocal sent
-            numbers = range(sent, sent + BATCH)
-            events = [event.Event(keyed=event.Keyed(event_id=f"{run}-{n}")) for n in numbers]
-            request = dedup.AdmitRequest(namespace="events", events=events)
-            await stream.write(dedup.StreamRequest(admit=request))
+            request = dedup.StreamRequest()
+            request.admit.namespace = "events"
+            # A third of what it takes to make messages first and to copy them into the request.
+            add = request.admit.events.add
+            for number in range(sent, sent + BATCH):
+                add().keyed.event_id = f"{run}-{number}"
+            await stream.write(request)
             sent += BATCH
 
         async def receive():

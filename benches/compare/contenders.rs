@@ -28,8 +28,8 @@ pub(crate) enum How {
     Bench(On, &'static str),
     /// The same at half the rate that another one reached in the round.
     HalfRate(On, &'static str, &'static str),
-    /// Pipeline and clients.
-    RedisBenchmark(u32, u32),
+    /// Pipeline, clients, key (its last twelve bytes are random) and value.
+    RedisBenchmark(u32, u32, &'static str, &'static str),
     Pipelined,
     /// By a consumer's own SETNX, a way of awaiting.
     PythonSetnx(&'static str),
@@ -41,14 +41,31 @@ pub(crate) enum How {
 
 #[derive(Clone, Copy)]
 pub(crate) enum On {
+    /// On a CPU of its own, as the embedded service.
     Bare,
+    /// Beside its client, as the service on Redis.
+    BareBeside,
     Embedded,
     Redis,
 }
 
 pub(crate) const CONTENDERS: &[(&str, How)] = &[
-    ("redis-benchmark", How::RedisBenchmark(128, 50)),
-    ("redis-benchmark, one", How::RedisBenchmark(1, 1)),
+    (
+        "redis-benchmark",
+        How::RedisBenchmark(128, 50, "bench:", "v"),
+    ),
+    (
+        "redis-benchmark, bytes of a transition",
+        How::RedisBenchmark(128, 50, TRANSITION_KEY, "a record's 18 byte"),
+    ),
+    (
+        "redis-benchmark, bytes of a keyed event",
+        How::RedisBenchmark(128, 50, "dedup:keyed", "a record's"),
+    ),
+    (
+        "redis-benchmark, one",
+        How::RedisBenchmark(1, 1, "bench:", "v"),
+    ),
     ("pipelined client", How::Pipelined),
     ("bare, transitions", How::Bench(On::Bare, TUMBLING)),
     ("bare, keyed", How::Bench(On::Bare, "--kind keyed")),
@@ -60,8 +77,11 @@ pub(crate) const CONTENDERS: &[(&str, How)] = &[
         "bare, parked pings",
         How::Bench(On::Bare, "--kind parked-pings"),
     ),
-    ("bare, 64 single calls", How::Bench(On::Bare, MANY_SINGLE)),
-    ("bare, single call", How::Bench(On::Bare, ONE_SINGLE)),
+    (
+        "bare, 64 single calls",
+        How::Bench(On::BareBeside, MANY_SINGLE),
+    ),
+    ("bare, single call", How::Bench(On::BareBeside, ONE_SINGLE)),
     ("embedded, transitions", How::Bench(On::Embedded, TUMBLING)),
     ("embedded, keyed", How::Bench(On::Embedded, "--kind keyed")),
     (
@@ -114,6 +134,8 @@ pub(crate) const CONTENDERS: &[(&str, How)] = &[
     ("benthos, redis", How::Benthos("redis")),
 ];
 
+/// Of 44 bytes: the prefix and 39 digits.
+const TRANSITION_KEY: &str = "idem:012345678901234567890123456";
 const TUMBLING: &str = "--namespace tumbling";
 const REDIS_TUMBLING: &str = "--namespace tumbling --in-flight 2";
 const CONFIRMED: &str = "--namespace leased --confirm";
@@ -148,6 +170,7 @@ pub(crate) struct World {
     on_redis: Service,
     embedded: Service,
     bare: Service,
+    bare_beside: Service,
     python: Option<PathBuf>,
     benthos: Option<PathBuf>,
     pub(crate) sizes: Sizes,
@@ -163,7 +186,8 @@ impl World {
         Ok(Self {
             on_redis: Service::dedupd(folder.path(), "redis", &config("5m"), Some(&url))?,
             embedded: Service::dedupd(folder.path(), "embedded", &config("3s"), None)?,
-            bare: Service::bare(folder.path(), "bare")?,
+            bare: Service::bare(folder.path(), "bare", Cpus::Own)?,
+            bare_beside: Service::bare(folder.path(), "bare-beside", Cpus::Others)?,
             redis,
             python: tool("PYTHON").map(PathBuf::from),
             benthos: tool("BENTHOS").map(PathBuf::from),
@@ -189,7 +213,9 @@ impl World {
                 let rate = full.events_per_s / 2.0;
                 self.bench(on, &format!("{arguments} --rate {rate}"))?
             }
-            How::RedisBenchmark(pipeline, clients) => self.redis_benchmark(pipeline, clients)?,
+            How::RedisBenchmark(pipeline, clients, key, value) => {
+                self.redis_benchmark(pipeline, clients, key, value)?
+            }
             How::Pipelined => pipelined::run(&self.redis, warm_up, duration)?,
             How::JetStream => jetstream::run(self.folder.path(), warm_up, duration)?,
             How::PythonSetnx(way) => {
@@ -219,27 +245,38 @@ impl World {
     fn bench(&self, on: On, arguments: &str) -> Result<Measured, Error> {
         let service = match on {
             On::Bare => &self.bare,
+            On::BareBeside => &self.bare_beside,
             On::Embedded => &self.embedded,
             On::Redis => &self.on_redis,
         };
         let redis = match on {
             On::Redis => &[&self.redis][..],
-            On::Bare | On::Embedded => &[],
+            On::Bare | On::BareBeside | On::Embedded => &[],
         };
         let report = bench(service, redis, arguments, self.sizes)?;
         Ok(Measured::of(&report))
     }
 
-    fn redis_benchmark(&self, pipeline: u32, clients: u32) -> Result<Measured, Error> {
+    fn redis_benchmark(
+        &self,
+        pipeline: u32,
+        clients: u32,
+        key: &str,
+        value: &str,
+    ) -> Result<Measured, Error> {
         let share = if clients == 1 { 0.05 } else { 1.0 };
         let requests = (REDIS_RATE * self.sizes.duration.as_secs_f64() * share).ceil();
         let before_ns = self.redis.process.cpu_ns()?;
         let words = format!(
-            "-p {} -P {pipeline} -c {clients} -n {requests} -r 2000000000 --csv \
-             SET bench:__rand_int__ v NX PX 300000",
+            "-p {} -P {pipeline} -c {clients} -n {requests} -r 2000000000 --csv SET",
             self.redis.port
         );
-        let text = output(command("redis-benchmark", Cpus::Others).args(words.split(' ')))?;
+        let text = output(
+            command("redis-benchmark", Cpus::Others)
+                .args(words.split(' '))
+                .args([&format!("{key}__rand_int__"), value])
+                .args(["NX", "PX", "300000"]),
+        )?;
         let rate = text
             .lines()
             .last()

@@ -191,9 +191,9 @@ impl Service {
         Ok(service)
     }
 
-    pub(crate) fn bare(folder: &Path, name: &str) -> Result<Self, Error> {
+    pub(crate) fn bare(folder: &Path, name: &str, cpus: Cpus) -> Result<Self, Error> {
         let socket = folder.join(name);
-        let mut command = command(env::current_exe()?, Cpus::Own);
+        let mut command = command(env::current_exe()?, cpus);
         Self::wait(start(command.arg("bare").arg(&socket))?, socket)
     }
 

@@ -95,14 +95,10 @@ impl<'a> Identity<'a> {
             RawIdentity::Ping { asset_id } => [("asset_id", asset_id); 2],
             RawIdentity::Keyed { event_id } => [("event_id", event_id); 2],
         };
-        for (name, id) in named {
-            // Nearly every id begins with a visible character: one look settles it.
-            if !id.starts_with(|first: char| first.is_ascii_graphic()) && id.trim().is_empty() {
-                return Err(Rejection::new(
-                    Reason::MissingIdentity,
-                    format!("{name} is empty or white space"),
-                ));
-            }
+        // Nearly every id is: one look settles all three questions.
+        let plain = named.iter().all(|(_, id)| is_plain(id));
+        if !plain {
+            refuse_blank(&named)?;
         }
         if let RawIdentity::Transition { kind: None, .. } = raw {
             return Err(Rejection::new(
@@ -110,16 +106,8 @@ impl<'a> Identity<'a> {
                 "the transition's kind is unspecified",
             ));
         }
-        for (name, id) in named {
-            if id.len() > MAX_ID_BYTES {
-                return Err(Rejection::new(
-                    Reason::OversizedIdentity,
-                    format!(
-                        "{name} has {} bytes; at most {MAX_ID_BYTES} are allowed",
-                        id.len()
-                    ),
-                ));
-            }
+        if !plain {
+            refuse_oversized(&named)?;
         }
         let identity = match raw {
             RawIdentity::Unset => unreachable!("refused above"),
@@ -176,5 +164,33 @@ impl<'a> Identity<'a> {
             Identity::Ping { asset_id } => asset_id,
             Identity::Keyed { event_id } => event_id,
         }
+    }
+}
+
+/// Begins with a visible character and is short enough.
+fn is_plain(id: &str) -> bool {
+    id.len() <= MAX_ID_BYTES && id.as_bytes().first().is_some_and(u8::is_ascii_graphic)
+}
+
+fn refuse_blank(named: &[(&str, &str)]) -> Result<(), Rejection> {
+    match named.iter().find(|(_, id)| id.trim().is_empty()) {
+        None => Ok(()),
+        Some((name, _)) => Err(Rejection::new(
+            Reason::MissingIdentity,
+            format!("{name} is empty or white space"),
+        )),
+    }
+}
+
+fn refuse_oversized(named: &[(&str, &str)]) -> Result<(), Rejection> {
+    match named.iter().find(|(_, id)| id.len() > MAX_ID_BYTES) {
+        None => Ok(()),
+        Some((name, id)) => Err(Rejection::new(
+            Reason::OversizedIdentity,
+            format!(
+                "{name} has {} bytes; at most {MAX_ID_BYTES} are allowed",
+                id.len()
+            ),
+        )),
     }
 }

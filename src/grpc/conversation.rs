@@ -140,7 +140,7 @@ fn begin(
         operation,
     } = StreamRequest::read(request)?;
     Ok(match operation {
-        Some(Operation::Admit(admit)) => {
+        Some(Ok(Operation::Admit(admit))) => {
             let admitting = operations.admit(&admit);
             Box::pin(async move {
                 let answer = match admitting {
@@ -154,7 +154,7 @@ fn begin(
                 (in_flight, answer)
             })
         }
-        Some(Operation::Settle(action, claims)) => {
+        Some(Ok(Operation::Settle(action, claims))) => {
             let settling = operations.settle(action, &claims);
             Box::pin(async move {
                 let answer = match settling {
@@ -166,11 +166,14 @@ fn begin(
                 (in_flight, answer)
             })
         }
-        None => {
-            let answer = Outgoing::fault(batch_id, RequestFault::NoOperation.into());
-            Box::pin(future::ready((in_flight, answer)))
-        }
+        Some(Err(why)) => refused(batch_id, unreadable(why), in_flight),
+        None => refused(batch_id, RequestFault::NoOperation, in_flight),
     })
+}
+
+fn refused(batch_id: u64, fault: RequestFault, in_flight: InFlightGuard) -> Answering {
+    let answer = Outgoing::fault(batch_id, fault.into());
+    Box::pin(future::ready((in_flight, answer)))
 }
 
 /// An answer that waits for those before it.

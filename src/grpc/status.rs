@@ -191,6 +191,12 @@ mod tests {
             "EMPTY_REQUEST",
             Some("claims"),
         );
+        check(
+            RequestFault::Unreadable("it ends within a field".to_owned()),
+            InvalidArgument,
+            "UNREADABLE_REQUEST",
+            None,
+        );
         let too_many = RequestFault::TooMany {
             what: "events",
             count: 9,

@@ -23,7 +23,7 @@ impl<M: Message> From<M> for Encoded {
 
 /// For tonic's generated server.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Unread;
+pub(crate) struct Unread(());
 
 impl Codec for Unread {
     type Encode = Encoded;
@@ -32,11 +32,11 @@ impl Codec for Unread {
     type Decoder = Self;
 
     fn encoder(&mut self) -> Self {
-        Self
+        *self
     }
 
     fn decoder(&mut self) -> Self {
-        Self
+        *self
     }
 }
 

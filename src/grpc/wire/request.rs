@@ -12,11 +12,11 @@ use crate::domain::{
     time::RawTime,
 };
 
-/// `StreamRequest`.
+/// `StreamRequest`. An operation that cannot be read leaves the rest of it as it is.
 #[derive(Debug, Default)]
 pub(in crate::grpc) struct StreamRequest<'a> {
     pub(in crate::grpc) batch_id: u64,
-    pub(in crate::grpc) operation: Option<Operation<'a>>,
+    pub(in crate::grpc) operation: Option<Result<Operation<'a>, Malformed>>,
 }
 
 #[derive(Debug)]
@@ -48,32 +48,42 @@ impl<'a> StreamRequest<'a> {
         while let Some(key) = fields.key()? {
             match key {
                 BATCH_ID => request.batch_id = fields.varint()?,
-                ADMIT => {
-                    let mut admit = match request.operation.take() {
-                        Some(Operation::Admit(admit)) => admit,
-                        _ => AdmitRequest::default(),
-                    };
-                    admit.merge(fields.message()?)?;
-                    request.operation = Some(Operation::Admit(admit));
-                }
-                CONFIRM | RELEASE | RENEW => {
-                    let action = match key {
-                        CONFIRM => SettleAction::Confirm,
-                        RELEASE => SettleAction::Release,
-                        _ => SettleAction::Renew,
-                    };
-                    let mut claims = match request.operation.take() {
-                        Some(Operation::Settle(before, claims)) if before == action => claims,
-                        _ => Vec::new(),
-                    };
-                    merge_claims(&mut claims, fields.message()?)?;
-                    request.operation = Some(Operation::Settle(action, claims));
+                ADMIT | CONFIRM | RELEASE | RENEW => {
+                    let before = request.operation.take();
+                    request.operation = Some(merge_operation(before, key, fields.message()?));
                 }
                 other => fields.pass(other, 5)?,
             }
         }
         Ok(request)
     }
+}
+
+fn merge_operation<'a>(
+    before: Option<Result<Operation<'a>, Malformed>>,
+    key: Key,
+    part: Reader<'a>,
+) -> Result<Operation<'a>, Malformed> {
+    let before = before.transpose()?;
+    let action = match key {
+        CONFIRM => SettleAction::Confirm,
+        RELEASE => SettleAction::Release,
+        RENEW => SettleAction::Renew,
+        _ => {
+            let mut admit = match before {
+                Some(Operation::Admit(admit)) => admit,
+                Some(Operation::Settle(..)) | None => AdmitRequest::default(),
+            };
+            admit.merge(part)?;
+            return Ok(Operation::Admit(admit));
+        }
+    };
+    let mut claims = match before {
+        Some(Operation::Settle(same, claims)) if same == action => claims,
+        Some(_) | None => Vec::new(),
+    };
+    merge_claims(&mut claims, part)?;
+    Ok(Operation::Settle(action, claims))
 }
 
 const CLAIM: Key = Key::bytes(1);

@@ -1,8 +1,10 @@
-//! Deadlines as the wire has them: a client without a timer of its own.
+//! What no generated client does: calls without a timer of their own, and messages that nobody can
+//! read.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use axum::http::Request;
+use axum::http::{Request, request::Builder};
+use dedupd::grpc::proto::{self as pb, stream_response::Result as Outcome};
 use h2::client::SendRequest;
 use prost::{Message, bytes::Bytes};
 use tokio::{net::TcpStream, task::JoinSet, time};
@@ -41,10 +43,137 @@ async fn every_passed_deadline_is_deadline_exceeded_on_the_wire() {
     assert_eq!(server.claims_met_by("events", keyed("id7")).await, 0);
 }
 
-async fn code_of_call(mut client: SendRequest<Bytes>, number: usize, timeout_us: usize) -> String {
-    let request = Request::post("http://localhost/dedupd.v1.DedupService/Admit")
+/// A message with its length, as gRPC frames it.
+fn framed(message: &[u8]) -> Bytes {
+    let mut frame = vec![0];
+    frame.extend((message.len() as u32).to_be_bytes());
+    frame.extend(message);
+    frame.into()
+}
+
+fn call(method: &str) -> Builder {
+    Request::post(format!("http://localhost/dedupd.v1.DedupService/{method}"))
         .header("content-type", "application/grpc")
         .header("te", "trailers")
+}
+
+/// The messages of an answer, and the status behind them.
+async fn answers(response: h2::client::ResponseFuture) -> (Vec<Vec<u8>>, String) {
+    let (head, mut body) = response.await.expect("an answer").into_parts();
+    let mut bytes = Vec::new();
+    while let Some(data) = body.data().await {
+        let data = data.expect("data");
+        body.flow_control()
+            .release_capacity(data.len())
+            .expect("room");
+        bytes.extend(data);
+    }
+    let trailers = body.trailers().await.expect("an end");
+    let status = head
+        .headers
+        .get("grpc-status")
+        .or(trailers.as_ref().and_then(|t| t.get("grpc-status")));
+    let status = status
+        .expect("a status")
+        .to_str()
+        .expect("a number")
+        .to_owned();
+    let mut messages = Vec::new();
+    let mut rest = bytes.as_slice();
+    while let Some((head, after)) = rest.split_first_chunk::<5>() {
+        let len = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
+        let (message, after) = after.split_at(len);
+        messages.push(message.to_vec());
+        rest = after;
+    }
+    (messages, status)
+}
+
+/// An Admit of one event with such an id, as bytes that a text may not have.
+fn admit_of(namespace: &[u8], id: &[u8]) -> Vec<u8> {
+    let nested = |number: u8, bytes: &[u8]| {
+        let mut field = vec![number << 3 | 2, bytes.len() as u8];
+        field.extend(bytes);
+        field
+    };
+    let event = nested(3, &nested(1, id));
+    [nested(1, namespace), nested(3, &event)].concat()
+}
+
+/// One producer with broken ids must not end the stream of all the others in its process.
+#[tokio::test]
+async fn an_unreadable_operation_is_refused_alone_and_an_unreadable_request_ends_the_stream() {
+    const INVALID_ARGUMENT: &str = "3";
+    let server = Server::start().await;
+    let tcp = TcpStream::connect(server.addr).await.expect("it listens");
+    let (client, connection) = h2::client::handshake(tcp).await.expect("HTTP/2");
+    tokio::spawn(connection);
+
+    let on_stream = |batch_id: u8, admit: Vec<u8>| {
+        let mut message = vec![2 << 3 | 2, admit.len() as u8];
+        message.extend(admit);
+        message.extend([1 << 3, batch_id]);
+        message
+    };
+    let requests = [
+        on_stream(1, admit_of(b"events", b"one")),
+        on_stream(2, admit_of(b"events", b"\xff")),
+        on_stream(3, admit_of(b"\xff", b"three")),
+        on_stream(4, admit_of(b"events", b"four")[1..].to_vec()),
+        on_stream(5, admit_of(b"events", b"five")),
+        vec![0xff],
+        on_stream(7, admit_of(b"events", b"seven")),
+    ];
+    let mut client = client.ready().await.expect("room for a call");
+    let (response, mut body) = client
+        .send_request(call("Stream").body(()).expect("a request"), false)
+        .expect("room for a call");
+    for request in &requests {
+        body.send_data(framed(request), false).expect("room");
+    }
+    let (messages, status) = answers(response).await;
+    let said: Vec<(u64, String)> = messages
+        .iter()
+        .map(|message| {
+            let answer = pb::StreamResponse::decode(message.as_slice()).expect("an answer");
+            let said = match answer.result {
+                Some(Outcome::Admit(admit)) => format!("{:?}", admit.verdicts[0].reason()),
+                Some(Outcome::Error(error)) => format!("{} {}", error.code, error.reason),
+                other => panic!("{other:?}"),
+            };
+            (answer.batch_id, said)
+        })
+        .collect();
+    let unreadable = format!("{INVALID_ARGUMENT} UNREADABLE_REQUEST");
+    let expected = [
+        (1, "FirstSeen"),
+        (2, &unreadable),
+        (3, &unreadable),
+        (4, &unreadable),
+        (5, "FirstSeen"),
+    ];
+    assert_eq!(
+        said,
+        expected.map(|(batch_id, said)| (batch_id, said.to_owned()))
+    );
+    assert_eq!(status, INVALID_ARGUMENT);
+    assert_eq!(server.claims_met_by("events", keyed("seven")).await, 0);
+
+    for message in [admit_of(b"events", b"\xff"), vec![0xff]] {
+        let mut client = client.clone().ready().await.expect("room for a call");
+        let (response, mut body) = client
+            .send_request(call("Admit").body(()).expect("a request"), false)
+            .expect("room for a call");
+        body.send_data(framed(&message), true).expect("room");
+        assert_eq!(
+            answers(response).await,
+            (Vec::new(), INVALID_ARGUMENT.to_owned())
+        );
+    }
+}
+
+async fn code_of_call(mut client: SendRequest<Bytes>, number: usize, timeout_us: usize) -> String {
+    let request = call("Admit")
         .header("grpc-timeout", format!("{timeout_us}u"))
         .body(())
         .expect("a request");
@@ -52,11 +181,8 @@ async fn code_of_call(mut client: SendRequest<Bytes>, number: usize, timeout_us:
         .send_request(request, false)
         .expect("room for a call");
     let message = admit("events", vec![keyed(&format!("id{number}"))]).encode_to_vec();
-    let mut frame = vec![0];
-    frame.extend((message.len() as u32).to_be_bytes());
-    frame.extend(message);
     // The answer may be there already, and the stream closed.
-    let _ = body.send_data(frame.into(), true);
+    let _ = body.send_data(framed(&message), true);
     let response = response.await.expect("an answer");
     // An answer has its status behind it, a refusal at once.
     let code = response.headers().get("grpc-status");
