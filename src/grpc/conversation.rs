@@ -22,7 +22,7 @@ use super::{
     operations::{Answer, Operations, unreadable},
     proto::{self as pb, stream_response::Result as Outcome},
     status::Fault,
-    wire::{Encoded, Malformed, Operation, Received, StreamRequest},
+    wire::{Encoded, Operation, Received, StreamRequest},
 };
 use crate::engine::RequestFault;
 
@@ -75,8 +75,8 @@ impl Conversation {
                     let in_flight = self.in_flight.enter();
                     match begin(&self.operations, &request, in_flight) {
                         Ok(answering) => self.under_way.push_back(answering),
-                        Err(why) => {
-                            self.unreadable = Some(Fault::from(unreadable(why)).into());
+                        Err(fault) => {
+                            self.unreadable = Some(fault.into());
                             self.requests = None;
                         }
                     }
@@ -128,52 +128,44 @@ impl Stream for Conversation {
     }
 }
 
-/// Takes the request's place in the store's order before it returns. What of an operation cannot be
-/// read is its fault alone; where not even the batch's number can be told the stream ends.
+/// Takes the request's place in the store's order before it returns; an error if it cannot be read,
+/// and then nothing of it was claimed.
 fn begin(
     operations: &Operations,
     request: &[u8],
     in_flight: InFlightGuard,
-) -> Result<Answering, Malformed> {
+) -> Result<Answering, Fault> {
     let StreamRequest {
         batch_id,
         operation,
-    } = StreamRequest::read(request)?;
-    Ok(match operation {
-        Some(Ok(Operation::Admit(admit))) => {
-            let admitting = operations.admit(&admit);
-            Box::pin(async move {
-                let answer = match admitting {
-                    Ok(admitting) => admitting.await,
-                    Err(fault) => Err(fault),
-                };
-                let answer = match answer {
-                    Ok(answer) => Outgoing::Admission { batch_id, answer },
-                    Err(fault) => Outgoing::fault(batch_id, fault),
-                };
-                (in_flight, answer)
-            })
-        }
-        Some(Ok(Operation::Settle(action, claims))) => {
-            let settling = operations.settle(action, &claims);
-            Box::pin(async move {
-                let answer = match settling {
-                    Ok(settling) => {
-                        Outgoing::result(batch_id, encode::settled(action, settling.await))
-                    }
-                    Err(fault) => Outgoing::fault(batch_id, fault),
-                };
-                (in_flight, answer)
-            })
-        }
-        Some(Err(why)) => refused(batch_id, unreadable(why), in_flight),
-        None => refused(batch_id, RequestFault::NoOperation, in_flight),
-    })
-}
-
-fn refused(batch_id: u64, fault: RequestFault, in_flight: InFlightGuard) -> Answering {
-    let answer = Outgoing::fault(batch_id, fault.into());
-    Box::pin(future::ready((in_flight, answer)))
+    } = StreamRequest::read(request).map_err(unreadable)?;
+    let fault = match operation {
+        Some(Operation::Admit(admit)) => match operations.admit(&admit) {
+            Ok(admitting) => {
+                return Ok(Box::pin(async move {
+                    let answer = match admitting.await {
+                        Ok(answer) => Outgoing::Admission { batch_id, answer },
+                        Err(fault) => Outgoing::fault(batch_id, fault),
+                    };
+                    (in_flight, answer)
+                }));
+            }
+            Err(fault @ Fault::Request(RequestFault::Unreadable(_))) => return Err(fault),
+            Err(fault) => fault,
+        },
+        Some(Operation::Settle(action, claims)) => match operations.settle(action, &claims) {
+            Ok(settling) => {
+                return Ok(Box::pin(async move {
+                    let outcomes = encode::settled(action, settling.await);
+                    (in_flight, Outgoing::result(batch_id, outcomes))
+                }));
+            }
+            Err(fault) => fault,
+        },
+        None => RequestFault::NoOperation.into(),
+    };
+    let answer = Outgoing::fault(batch_id, fault);
+    Ok(Box::pin(future::ready((in_flight, answer))))
 }
 
 /// An answer that waits for those before it.

@@ -12,11 +12,11 @@ use crate::domain::{
     time::RawTime,
 };
 
-/// `StreamRequest`. An operation that cannot be read leaves the rest of it as it is.
+/// `StreamRequest`.
 #[derive(Debug, Default)]
 pub(in crate::grpc) struct StreamRequest<'a> {
     pub(in crate::grpc) batch_id: u64,
-    pub(in crate::grpc) operation: Option<Result<Operation<'a>, Malformed>>,
+    pub(in crate::grpc) operation: Option<Operation<'a>>,
 }
 
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl<'a> StreamRequest<'a> {
                 BATCH_ID => request.batch_id = fields.varint()?,
                 ADMIT | CONFIRM | RELEASE | RENEW => {
                     let before = request.operation.take();
-                    request.operation = Some(merge_operation(before, key, fields.message()?));
+                    request.operation = Some(merge_operation(before, key, fields.message()?)?);
                 }
                 other => fields.pass(other, 5)?,
             }
@@ -60,11 +60,10 @@ impl<'a> StreamRequest<'a> {
 }
 
 fn merge_operation<'a>(
-    before: Option<Result<Operation<'a>, Malformed>>,
+    before: Option<Operation<'a>>,
     key: Key,
     part: Reader<'a>,
 ) -> Result<Operation<'a>, Malformed> {
-    let before = before.transpose()?;
     let action = match key {
         CONFIRM => SettleAction::Confirm,
         RELEASE => SettleAction::Release,

@@ -262,9 +262,8 @@ fn check_event(message: &[u8]) -> bool {
 /// Events are read later than the request around them, and must be as good or as bad.
 fn read_all<'a>(request: &StreamRequest<'a>) -> Result<Vec<RawEvent<'a>>, Malformed> {
     match &request.operation {
-        Some(Ok(Operation::Admit(admit))) => admit.events().collect(),
-        Some(Ok(Operation::Settle(..))) | None => Ok(Vec::new()),
-        Some(Err(why)) => Err(*why),
+        Some(Operation::Admit(admit)) => admit.events().collect(),
+        Some(Operation::Settle(..)) | None => Ok(Vec::new()),
     }
 }
 
@@ -280,8 +279,7 @@ fn check_request(message: &[u8]) -> bool {
     };
     let (events, request) = ours;
     assert_eq!(request.batch_id, theirs.batch_id);
-    let operation = request.operation.transpose().expect("read above");
-    let (action, claims) = match (operation, theirs.operation) {
+    let (action, claims) = match (request.operation, theirs.operation) {
         (None, None) => return true,
         (Some(Operation::Admit(ours)), Some(stream_request::Operation::Admit(theirs))) => {
             assert_eq!(ours.namespace, theirs.namespace);
@@ -364,7 +362,7 @@ fn an_operation_that_comes_in_parts_is_merged_and_the_last_one_counts() {
     let (one, two) = (admit("a", 1), admit("", 2));
     let message = joined(&[&one, &two]);
     let request = StreamRequest::read(&message).expect("a request");
-    let Some(Ok(Operation::Admit(merged))) = request.operation else {
+    let Some(Operation::Admit(merged)) = request.operation else {
         panic!("{request:?}");
     };
     assert_eq!((merged.namespace, merged.events().len()), ("a", 3));
