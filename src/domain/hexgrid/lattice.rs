@@ -142,7 +142,7 @@ impl Ancestry {
 
 /// Whole sevenths of less than 2³⁰: 7 · 613 566 757 is 2³² + 3.
 const fn seventh(x: u64) -> u64 {
-    x * 613_566_757 >> 32
+    (x * 613_566_757) >> 32
 }
 
 /// By the remainders of i and j modulo 7 (i · 8 + j; 7 is a remainder of 6 with a carry), for a
@@ -212,7 +212,7 @@ impl Turn {
     pub(super) const fn of(self, digits: u64) -> u64 {
         const ONES: u64 = 0o111_111_111_111_111;
         let not_0 = (digits | digits >> 1 | digits >> 2) & ONES;
-        let digits = digits ^ not_0 * 7 * self.halves as u64;
+        let digits = digits ^ (not_0 * 7 * self.halves as u64);
         let moved = ONES * (7 >> self.thirds);
         let wrapped = (ONES * 7) ^ moved;
         (digits >> self.thirds & moved) | (digits << (3 - self.thirds) & wrapped)
