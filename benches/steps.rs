@@ -23,6 +23,7 @@ use dedupd::{
     grpc::proto::{self, AdmitRequest, AdmitResponse, Decision, Reason, Verdict},
     store::{Store, memory::MemoryStore},
 };
+use h3o::LatLng;
 use prost::Message;
 
 const BATCH: usize = 500;
@@ -191,22 +192,40 @@ fn plan(criterion: &mut Criterion) {
     }
 }
 
+/// Beside h3o's own, of the same positions.
 fn cells(criterion: &mut Criterion) {
     let policy = policy("pings");
-    let events = events(EventKind::MovingPings, 1);
-    let positions: Vec<Position> = validated(&events, &policy)
-        .iter()
-        .filter_map(|event| Some(event.fix()?.position))
-        .collect();
     let mut group = criterion.benchmark_group("cell");
     group.throughput(Throughput::Elements(BATCH as u64));
-    group.bench_function("of resolution 12", |bencher| {
-        bencher.iter(|| {
-            for position in &positions {
-                black_box(position.cell(Resolution::Twelve));
-            }
-        });
-    });
+    for (name, kind) in [
+        ("moving", EventKind::MovingPings),
+        ("parked", EventKind::ParkedPings),
+    ] {
+        let events = events(kind, 1);
+        let positions: Vec<Position> = validated(&events, &policy)
+            .iter()
+            .filter_map(|event| Some(event.fix()?.position))
+            .collect();
+        for resolution in [Resolution::Nine, Resolution::Twelve, Resolution::Fifteen] {
+            group.bench_function(format!("{name}, resolution {resolution}"), |bencher| {
+                bencher.iter(|| {
+                    for position in &positions {
+                        black_box(position.cell(resolution));
+                    }
+                });
+            });
+            group.bench_function(format!("{name}, resolution {resolution}, h3o"), |bencher| {
+                bencher.iter(|| {
+                    for position in &positions {
+                        let (latitude, longitude) =
+                            (position.latitude_deg(), position.longitude_deg());
+                        let point = LatLng::new(latitude, longitude).expect("finite");
+                        black_box(point.to_cell(resolution));
+                    }
+                });
+            });
+        }
+    }
 }
 
 fn records(criterion: &mut Criterion) {

@@ -8,7 +8,10 @@
 use h3o::{CellIndex, LatLng, Resolution};
 use smallvec::SmallVec;
 
-use super::place::{Cell, EARTH_RADIUS_M, Position};
+use super::{
+    place::{Cell, EARTH_RADIUS_M, Position},
+    vector::Vector,
+};
 
 /// Most cells beside its own that a plan looks at.
 ///
@@ -80,38 +83,6 @@ fn distance_to_arc(point: Vector, a: Vector, b: Vector) -> f64 {
         (normal.dot(point) / length).clamp(-1.0, 1.0).asin().abs()
     } else {
         to_ends
-    }
-}
-
-/// A point on the unit sphere.
-#[derive(Clone, Copy, Debug)]
-struct Vector([f64; 3]);
-
-impl Vector {
-    fn of(latitude: f64, longitude: f64) -> Self {
-        Self([
-            latitude.cos() * longitude.cos(),
-            latitude.cos() * longitude.sin(),
-            latitude.sin(),
-        ])
-    }
-
-    fn dot(self, other: Self) -> f64 {
-        self.0.iter().zip(other.0).map(|(a, b)| a * b).sum()
-    }
-
-    fn cross(self, other: Self) -> Self {
-        let ([a, b, c], [x, y, z]) = (self.0, other.0);
-        Self([b * z - c * y, c * x - a * z, a * y - b * x])
-    }
-
-    fn length(self) -> f64 {
-        self.dot(self).sqrt()
-    }
-
-    /// Exact for small angles too, where the cosine is not.
-    fn angle(self, other: Self) -> f64 {
-        self.cross(other).length().atan2(self.dot(other))
     }
 }
 

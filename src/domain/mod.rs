@@ -7,6 +7,10 @@ pub mod reason;
 
 pub mod kind;
 
+mod vector;
+
+mod hexgrid;
+
 pub mod time;
 
 pub mod place;

@@ -1,8 +1,11 @@
 //! Positions and the cells that hold them.
 
-use h3o::{CellIndex, LatLng};
+use h3o::CellIndex;
 
-use super::reason::{Reason, Rejection};
+use super::{
+    hexgrid,
+    reason::{Reason, Rejection},
+};
 
 pub use h3o::Resolution;
 
@@ -73,32 +76,34 @@ impl Position {
     }
 
     pub fn cell(self, resolution: Resolution) -> Cell {
-        let point = LatLng::new(self.latitude_deg, self.longitude_deg)
-            .expect("a position is finite, and h3o refuses nothing else");
-        Cell(point.to_cell(resolution))
+        Cell(hexgrid::index(
+            self.latitude_deg,
+            self.longitude_deg,
+            resolution,
+        ))
     }
 }
 
 /// An H3 cell (H3 C library, version 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cell(CellIndex);
+pub struct Cell(u64);
 
 impl Cell {
     /// The index, whose lower-case hexadecimal form goes into keys.
-    pub fn index(self) -> u64 {
-        self.0.into()
+    pub const fn index(self) -> u64 {
+        self.0
     }
 }
 
 impl From<Cell> for CellIndex {
     fn from(cell: Cell) -> Self {
-        cell.0
+        Self::try_from(cell.0).expect("the index of a cell")
     }
 }
 
 impl From<CellIndex> for Cell {
     fn from(index: CellIndex) -> Self {
-        Self(index)
+        Self(index.into())
     }
 }
 

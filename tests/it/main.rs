@@ -14,6 +14,7 @@ mod documents;
 mod faults;
 mod golden;
 mod grpc_surface;
+mod hexgrid;
 mod house;
 mod inject;
 mod memory_store;
