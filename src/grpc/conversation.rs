@@ -7,12 +7,16 @@
 
 use std::{
     future::{self, Future},
+    panic,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
-use futures_util::{Stream, StreamExt, stream::FuturesOrdered};
-use tokio::time::{self, Sleep};
+use futures_util::{FutureExt, Stream, StreamExt, stream::FuturesOrdered};
+use tokio::{
+    task::JoinHandle,
+    time::{self, Sleep},
+};
 use tonic::{Status, Streaming};
 
 use super::{
@@ -29,6 +33,11 @@ use crate::engine::RequestFault;
 /// Requests of one stream under way at the same time: enough to hide the way to the store, few
 /// enough that a stream of largest requests stays small.
 const MAX_UNDER_WAY: usize = 16;
+
+/// Batches of this size are finished by a task of their own, so that one stream keeps several cores
+/// busy: reading and planning on one, deciding and writing answers on others. A smaller one costs
+/// less than the way to another core and back.
+const SPAWNED_EVENTS: usize = 100;
 
 type Answering = Pin<Box<dyn Future<Output = (InFlightGuard, Outgoing)> + Send>>;
 
@@ -142,13 +151,18 @@ fn begin(
     let fault = match operation {
         Some(Operation::Admit(admit)) => match operations.admit(&admit) {
             Ok(admitting) => {
-                return Ok(Box::pin(async move {
+                let answering = async move {
                     let answer = match admitting.await {
                         Ok(answer) => Outgoing::Admission { batch_id, answer },
                         Err(fault) => Outgoing::fault(batch_id, fault),
                     };
                     (in_flight, answer)
-                }));
+                };
+                return Ok(if admit.events().len() < SPAWNED_EVENTS {
+                    Box::pin(answering)
+                } else {
+                    Box::pin(Spawned(tokio::spawn(answering)))
+                });
             }
             Err(fault @ Fault::Request(RequestFault::Unreadable(_))) => return Err(fault),
             Err(fault) => fault,
@@ -166,6 +180,30 @@ fn begin(
     };
     let answer = Outgoing::fault(batch_id, fault);
     Ok(Box::pin(future::ready((in_flight, answer))))
+}
+
+/// A task that ends with its value.
+struct Spawned<T>(JoinHandle<T>);
+
+impl<T> Future for Spawned<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        match ready!(self.0.poll_unpin(context)) {
+            Ok(output) => Poll::Ready(output),
+            Err(ended) => match ended.try_into_panic() {
+                Ok(cause) => panic::resume_unwind(cause),
+                // The runtime is going down, and this with it.
+                Err(_) => Poll::Pending,
+            },
+        }
+    }
+}
+
+impl<T> Drop for Spawned<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// An answer that waits for those before it.

@@ -171,8 +171,9 @@ fn only_the_app_binds_and_spawns() {
     ] {
         check(
             folder,
-            // The two ends of a connection must be moved though nobody asks for it.
-            &["wire/mod.rs"],
+            // The two ends of a connection must be moved though nobody asks for it, and one stream
+            // must be able to use several cores.
+            &["wire/mod.rs", "conversation.rs"],
             &["tokio::spawn", "thread::spawn", "Listener::bind"],
             "only the app binds and spawns",
         );

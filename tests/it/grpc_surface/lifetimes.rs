@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dedupd::grpc::proto::{
-    self as pb, Reason, dedup_service_client::DedupServiceClient,
+    self as pb, Reason, dedup_service_client::DedupServiceClient, stream_request::Operation,
     stream_response::Result as Outcome,
 };
 use tokio::time;
@@ -12,7 +12,7 @@ use tonic_types::StatusExt;
 
 use super::{
     server::{Server, admit, keyed},
-    streams::{admission, next, open},
+    streams::{admission, next, open, request},
 };
 
 const SOON: Duration = Duration::from_secs(5);
@@ -49,6 +49,23 @@ async fn a_stream_dropped_before_its_answers_gives_their_claims_back() {
         1,
         "what was delivered stands"
     );
+}
+
+/// Such a batch is finished by a task of its own.
+#[tokio::test]
+async fn a_large_batch_of_a_dropped_stream_gives_its_claims_back() {
+    let server = Server::start().await;
+    let (requests, answers) = open(&mut server.dedup().await).await;
+    server.hold_answers();
+    let rest = (1..100).map(|number| keyed(&number.to_string()));
+    let events = std::iter::once(keyed("id")).chain(rest).collect();
+    let admit = Operation::Admit(admit("events", events));
+    requests.send(request(1, admit)).await.expect("open");
+    server.wait_in_flight(1).await;
+    wait_claims(&server, "events", 1).await;
+    drop((requests, answers));
+    server.wait_in_flight(0).await;
+    wait_claims(&server, "events", 0).await;
 }
 
 async fn wait_claims(server: &Server, namespace: &str, claims: usize) {
