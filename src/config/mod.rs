@@ -96,6 +96,15 @@ pub struct StoreConfig {
     pub max_memory_bytes: u64,
     /// Of the embedded store for namespaces whose failure mode is local.
     pub max_local_memory_bytes: u64,
+    pub known_claims: KnownClaims,
+}
+
+/// Confirmed claims in Redis that answer repeats without it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownClaims {
+    /// For how long they are believed to stand; zero: none are remembered.
+    pub max_age: Duration,
+    pub max_bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

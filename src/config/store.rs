@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{
-    StoreConfig, StoreUrl, defaults,
+    KnownClaims, StoreConfig, StoreUrl, defaults,
     quantity::{duration_text, size_text},
     scope::Scope,
     source::STORE_PASSWORD,
@@ -96,12 +96,14 @@ pub(super) fn store(
         defaults::max_local_memory_bytes(said.memory_limit_bytes),
         &mut scope,
     );
+    let says_known_claims = written.known_claims.is_some();
+    let known_claims = known_claims(written.known_claims, said.memory_limit_bytes, &mut scope);
     StoreConfig {
         url: match url {
             // Without it there is nothing to hold the rest against.
             None => StoreUrl::Memory,
             Some(StoreUrl::Memory) => {
-                refuse_for_memory(&additions, root);
+                refuse_for_memory(&additions, says_known_claims, root);
                 StoreUrl::Memory
             }
             Some(StoreUrl::Redis(target)) => {
@@ -111,6 +113,34 @@ pub(super) fn store(
         budget,
         max_memory_bytes,
         max_local_memory_bytes,
+        known_claims,
+    }
+}
+
+fn known_claims(
+    written: Option<Field<written::KnownClaims>>,
+    memory_limit_bytes: Option<u64>,
+    scope: &mut Scope<'_>,
+) -> KnownClaims {
+    let (written, mut scope) = scope.section("known_claims", written);
+    let most = defaults::MAX_KNOWN_CLAIMS_MAX_AGE;
+    KnownClaims {
+        max_age: scope.checked(
+            "max_age",
+            written.max_age,
+            defaults::KNOWN_CLAIMS_MAX_AGE,
+            |age| *age <= most,
+            &format!(
+                "must be at most {}, or 0s to remember none",
+                duration_text(most)
+            ),
+        ),
+        max_bytes: memory_bytes(
+            "max_memory",
+            written.max_memory,
+            defaults::known_claims_bytes(memory_limit_bytes),
+            &mut scope,
+        ),
     }
 }
 
@@ -201,7 +231,7 @@ fn sentinel(
     })
 }
 
-fn refuse_for_memory(additions: &Additions, root: &mut Scope<'_>) {
+fn refuse_for_memory(additions: &Additions, says_known_claims: bool, root: &mut Scope<'_>) {
     let said = [
         ("store.user", additions.user.is_some()),
         ("store.password_file", additions.password_file.is_some()),
@@ -209,6 +239,7 @@ fn refuse_for_memory(additions: &Additions, root: &mut Scope<'_>) {
         ("store.tls", additions.tls.is_some()),
         ("store.sentinel", additions.sentinel.is_some()),
         ("store.wait_replicas", additions.wait_replicas > 0),
+        ("store.known_claims", says_known_claims),
     ];
     for (path, _) in said.into_iter().filter(|(_, is_said)| *is_said) {
         root.at(path)

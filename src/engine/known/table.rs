@@ -1,0 +1,271 @@
+//! A table of fixed size: sets of a few entries, each set behind a lock of its own. A full set loses
+//! the entry that is worth least.
+//!
+//! A false hit would lose an event, so keys are compared whole: a digest with its partition (together
+//! they are the store's key), an id byte by byte. Ids of more than [`MAX_ID_BYTES`] are not held.
+
+use std::sync::OnceLock;
+
+use parking_lot::Mutex;
+
+use crate::{
+    domain::{
+        claim::{ClaimState, MAX_RECORD_BYTES, Record, Standing},
+        key::{KeyName, Partition},
+        plan::Plan,
+    },
+    store::{ClaimRequest, NamespaceId},
+};
+
+const WAYS: usize = 8;
+/// Made when the first of their entries comes: some 64 KiB, which takes a few microseconds.
+const SETS_PER_SEGMENT: usize = 96;
+
+/// Namespace and kind of name.
+const KEY_HEAD_BYTES: usize = 3;
+const DIGEST_KEY_BYTES: usize = KEY_HEAD_BYTES + 8 + 16;
+/// A digest with the longest record. The record of an id has no position.
+const ENTRY_BYTES: usize = DIGEST_KEY_BYTES + MAX_RECORD_BYTES;
+const POSITION_BYTES: usize = 16;
+/// A UUID in text has 36.
+pub(super) const MAX_ID_BYTES: usize =
+    ENTRY_BYTES - KEY_HEAD_BYTES - (MAX_RECORD_BYTES - POSITION_BYTES);
+const MAX_KEY_BYTES: usize = KEY_HEAD_BYTES + MAX_ID_BYTES;
+
+const _: () = assert!(MAX_ID_BYTES >= 36 && MAX_KEY_BYTES >= DIGEST_KEY_BYTES);
+const _: () = assert!(size_of::<Entry>() <= 80);
+
+/// A primary key, as the table compares it.
+pub(super) struct Key {
+    hash: u64,
+    bytes: [u8; MAX_KEY_BYTES],
+    length: usize,
+}
+
+impl Key {
+    /// `None`: the table does not hold what stands there.
+    pub(super) fn of(request: &ClaimRequest, plan: &Plan) -> Option<Self> {
+        if plan.sighting().is_session() {
+            return None;
+        }
+        Self::new(
+            request.namespace,
+            plan.partition(),
+            request.plans.primary(plan),
+        )
+    }
+
+    pub(super) fn new(
+        namespace: NamespaceId,
+        partition: Partition,
+        name: KeyName<'_>,
+    ) -> Option<Self> {
+        let mut bytes = [0; MAX_KEY_BYTES];
+        let (head, rest) = bytes.split_at_mut(KEY_HEAD_BYTES);
+        let mut digest = |digest: u128| {
+            rest[..8].copy_from_slice(&partition.0.to_ne_bytes());
+            rest[8..24].copy_from_slice(&digest.to_ne_bytes());
+            // As good as random already.
+            (digest as u64, DIGEST_KEY_BYTES)
+        };
+        let (kind, (hash, length)) = match name {
+            KeyName::Decimal(decimal) => (0, digest(decimal)),
+            KeyName::Hex(hex) => (1, digest(hex)),
+            KeyName::Id(id) => {
+                rest.get_mut(..id.len())?.copy_from_slice(id);
+                (2, (partition.0, KEY_HEAD_BYTES + id.len()))
+            }
+        };
+        let [low, high] = namespace.0.to_ne_bytes();
+        head.copy_from_slice(&[low, high, kind]);
+        Some(Self {
+            hash,
+            bytes,
+            length,
+        })
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    /// Never 0, which marks a free entry.
+    const fn tag(&self) -> u8 {
+        self.hash as u8 | 1
+    }
+}
+
+/// How it is known that a claim stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Source {
+    /// This instance made it, and its holder knows.
+    Own,
+    /// The store told of it. It is believed once the store tells again, so much later.
+    Told { at_ms: u64, settled_after_ms: u64 },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// Believed until then; or, not believed yet, told of first then. The smaller, the less it is
+    /// worth.
+    time_ms: u64,
+    is_believed: bool,
+    key_bytes: u8,
+    record_bytes: u8,
+    /// The key, then the encoded record.
+    bytes: [u8; ENTRY_BYTES],
+}
+
+impl Entry {
+    const FREE: Self = Self {
+        time_ms: 0,
+        is_believed: false,
+        key_bytes: 0,
+        record_bytes: 0,
+        bytes: [0; ENTRY_BYTES],
+    };
+
+    fn key(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.key_bytes)]
+    }
+
+    fn record(&self) -> &[u8] {
+        let start = usize::from(self.key_bytes);
+        &self.bytes[start..start + usize::from(self.record_bytes)]
+    }
+}
+
+#[derive(Debug)]
+struct Set {
+    tags: [u8; WAYS],
+    entries: [Entry; WAYS],
+}
+
+impl Set {
+    const FREE: Self = Self {
+        tags: [0; WAYS],
+        entries: [Entry::FREE; WAYS],
+    };
+
+    fn find(&self, key: &Key) -> Option<usize> {
+        let tag = key.tag();
+        (0..WAYS).find(|&way| self.tags[way] == tag && self.entries[way].key() == key.bytes())
+    }
+
+    fn least_worth(&self) -> usize {
+        let ways = 0..WAYS;
+        let way = ways.min_by_key(|&way| (self.tags[way] != 0, self.entries[way].time_ms));
+        way.unwrap_or_default()
+    }
+}
+
+type Segment = Box<[Mutex<Set>]>;
+
+#[derive(Debug)]
+pub(super) struct Table {
+    segments: Box<[OnceLock<Segment>]>,
+}
+
+impl Table {
+    pub(super) fn new(max_bytes: u64) -> Self {
+        let segment_bytes = (SETS_PER_SEGMENT * size_of::<Mutex<Set>>()) as u64;
+        let segments = (max_bytes / segment_bytes).max(1);
+        Self {
+            segments: (0..segments).map(|_| OnceLock::new()).collect(),
+        }
+    }
+
+    /// Which segment, and which set of it.
+    fn place(&self, key: &Key) -> (&OnceLock<Segment>, usize) {
+        let sets = self.segments.len() * SETS_PER_SEGMENT;
+        let set = ((u128::from(key.hash) * sets as u128) >> 64) as usize;
+        (
+            &self.segments[set / SETS_PER_SEGMENT],
+            set % SETS_PER_SEGMENT,
+        )
+    }
+
+    /// The confirmed record that is believed to stand under the key.
+    pub(super) fn find(&self, key: &Key, now_ms: u64) -> Option<Record> {
+        let (segment, set) = self.place(key);
+        let set = segment.get()?[set].lock();
+        let entry = &set.entries[set.find(key)?];
+        if !entry.is_believed || now_ms >= entry.time_ms {
+            return None;
+        }
+        match Standing::decode(entry.record()) {
+            Standing::Record(record) if record.state == ClaimState::Confirmed => Some(record),
+            Standing::Record(_) | Standing::Newer { .. } | Standing::Foreign => None,
+        }
+    }
+
+    /// `still_holds` is asked under the lock that [`Self::remove`] takes.
+    pub(super) fn learn(
+        &self,
+        key: &Key,
+        record: &[u8],
+        source: Source,
+        until_ms: u64,
+        still_holds: impl FnOnce() -> bool,
+    ) {
+        let length = key.length + record.len();
+        if length > ENTRY_BYTES {
+            return;
+        }
+        let (segment, set) = self.place(key);
+        let segment = segment.get_or_init(|| {
+            (0..SETS_PER_SEGMENT)
+                .map(|_| Mutex::new(Set::FREE))
+                .collect()
+        });
+        let mut set = segment[set].lock();
+        if !still_holds() {
+            return;
+        }
+        let found = set.find(key);
+        let before = found
+            .map(|way| &set.entries[way])
+            .filter(|entry| entry.record() == record);
+        let (is_believed, time_ms) = match (source, before) {
+            (Source::Own, _) => (true, until_ms),
+            (Source::Told { .. }, Some(before)) if before.is_believed => {
+                (true, until_ms.max(before.time_ms))
+            }
+            (
+                Source::Told {
+                    at_ms,
+                    settled_after_ms,
+                },
+                before,
+            ) => {
+                let first_ms = before.map_or(at_ms, |before| before.time_ms.min(at_ms));
+                match at_ms - first_ms >= settled_after_ms {
+                    true => (true, until_ms),
+                    false => (false, first_ms),
+                }
+            }
+        };
+        let way = found.unwrap_or_else(|| set.least_worth());
+        let mut bytes = [0; ENTRY_BYTES];
+        bytes[..key.length].copy_from_slice(key.bytes());
+        bytes[key.length..length].copy_from_slice(record);
+        set.tags[way] = key.tag();
+        set.entries[way] = Entry {
+            time_ms,
+            is_believed,
+            key_bytes: key.length as u8,
+            record_bytes: record.len() as u8,
+            bytes,
+        };
+    }
+
+    pub(super) fn remove(&self, key: &Key) {
+        let (segment, set) = self.place(key);
+        let Some(segment) = segment.get() else { return };
+        let mut set = segment[set].lock();
+        if let Some(way) = set.find(key) {
+            set.tags[way] = 0;
+            set.entries[way] = Entry::FREE;
+        }
+    }
+}
