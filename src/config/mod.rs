@@ -29,6 +29,8 @@ mod store_url;
 
 mod store;
 
+mod known_claims;
+
 mod scope;
 
 mod validate;

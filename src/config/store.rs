@@ -11,7 +11,8 @@ use std::{
 };
 
 use super::{
-    KnownClaims, StoreConfig, StoreUrl, defaults,
+    StoreConfig, StoreUrl, defaults,
+    known_claims::known_claims,
     quantity::{duration_text, size_text},
     scope::Scope,
     source::STORE_PASSWORD,
@@ -117,33 +118,6 @@ pub(super) fn store(
     }
 }
 
-fn known_claims(
-    written: Option<Field<written::KnownClaims>>,
-    memory_limit_bytes: Option<u64>,
-    scope: &mut Scope<'_>,
-) -> KnownClaims {
-    let (written, mut scope) = scope.section("known_claims", written);
-    let most = defaults::MAX_KNOWN_CLAIMS_MAX_AGE;
-    KnownClaims {
-        max_age: scope.checked(
-            "max_age",
-            written.max_age,
-            defaults::KNOWN_CLAIMS_MAX_AGE,
-            |age| *age <= most,
-            &format!(
-                "must be at most {}, or 0s to remember none",
-                duration_text(most)
-            ),
-        ),
-        max_bytes: memory_bytes(
-            "max_memory",
-            written.max_memory,
-            defaults::known_claims_bytes(memory_limit_bytes),
-            &mut scope,
-        ),
-    }
-}
-
 /// `memory://` is meant, and does not only stand in for a URL that is wrong.
 pub(super) fn is_memory(said: &Said, written: Option<&Field<written::Store>>) -> bool {
     match (&said.url, written) {
@@ -154,7 +128,7 @@ pub(super) fn is_memory(said: &Said, written: Option<&Field<written::Store>>) ->
     }
 }
 
-fn memory_bytes(
+pub(super) fn memory_bytes(
     key: &str,
     written: Option<Field<Size>>,
     default: u64,

@@ -301,8 +301,8 @@ impl Admitting {
             claims,
         } = self;
         let mut claims = claims.await;
-        let mut own = asked.clone();
-        own.retain(|&plan| claims.outcomes()[plan] == Ok(ClaimOutcome::Own));
+        let is_own = |plan: &usize| claims.outcomes()[*plan] == Ok(ClaimOutcome::Own);
+        let own: Vec<usize> = asked.iter().copied().filter(is_own).collect();
         if !own.is_empty() {
             // Only a call that is still waited for gets here: a cancelled one adopts nothing.
             let request = Arc::clone(claims.request());

@@ -314,3 +314,27 @@ impl<'a> Learner<'a> {
             .learn(&key, &self.encoded, source, until_ms, still_holds);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_next_to_nothing_repeats_nobody_looks() {
+        let repeats = Repeats::default();
+        let steps = [
+            (Repeats::EVENTS - 1, 0, true),
+            (1, 0, false),
+            (Repeats::EVENTS, Repeats::EVENTS / Repeats::ONE_IN, true),
+            (
+                Repeats::EVENTS,
+                Repeats::EVENTS / Repeats::ONE_IN - 1,
+                false,
+            ),
+        ];
+        for (step, (events, of_these, are_many)) in steps.into_iter().enumerate() {
+            repeats.count(events as usize, of_these as usize);
+            assert_eq!(repeats.are_many(), are_many, "step {step}");
+        }
+    }
+}

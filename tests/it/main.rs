@@ -16,6 +16,7 @@ mod golden;
 mod grpc_surface;
 mod house;
 mod inject;
+mod known;
 mod memory_store;
 mod model;
 mod operation;
