@@ -306,6 +306,11 @@ impl Admitting {
         if !own.is_empty() {
             // Only a call that is still waited for gets here: a cancelled one adopts nothing.
             let request = Arc::clone(claims.request());
+            for &plan in &own {
+                // The retry may give it back.
+                let plan = &request.plans.plans()[plan];
+                waiting.engine().forget_known(&request, plan);
+            }
             let adopted = Arc::clone(&waiting.engine().store)
                 .adopt(request, own.clone())
                 .await;

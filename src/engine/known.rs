@@ -10,7 +10,8 @@
 //!
 //! Not remembered are claims that may still be released, sessions (their repeats extend them), values
 //! that are no records of this version, and ids that are too long for the table. A retry of the
-//! call that holds the claim always asks the store.
+//! call that holds the claim always asks the store, and what it finds is forgotten here: it takes
+//! the claim over and may give it back.
 
 mod table;
 
@@ -67,7 +68,8 @@ impl Engine {
         self
     }
 
-    /// To be called before and after the store forgets what stands under the keys of the plan.
+    /// Nothing is known of the plan's keys any more, nor learnt from what the store has told by now. To
+    /// be called before the store may delete what stands there; where it surely does, afterwards too.
     pub(super) fn forget_known(&self, request: &ClaimRequest, plan: &Plan) {
         let Some(known) = &self.known else { return };
         known.forgets.fetch_add(1, Ordering::SeqCst);

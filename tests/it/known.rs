@@ -355,6 +355,24 @@ async fn a_retry_of_ones_own_call_asks_redis() {
     assert_eq!(adopted, 1);
 }
 
+/// It takes over what its first attempt left, though that was delivered.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_retry_gives_back_is_not_known() {
+    let world = World::start();
+    let engine = world.engine(Some(OPTIONS));
+    let of_call = AdmitOptions {
+        request_id: Some([7; 16]),
+        ..OMITTING
+    };
+    assert_eq!(
+        reason(&engine, of_call, &keyed("a")).await,
+        Reason::FirstSeen
+    );
+    drop(admit(&engine, of_call, &[keyed("a")]).await);
+    until_first_seen(&engine, OMITTING, &keyed("a")).await;
+    assert_eq!(known(&engine, "orders"), 0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_known_for_longer_than_its_ttl() {
     let world = World::start();
