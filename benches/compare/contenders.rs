@@ -123,7 +123,8 @@ pub(crate) const CONTENDERS: &[(&str, How)] = &[
 const TUMBLING: &str = "--namespace tumbling";
 const REDIS_TUMBLING: &str = "--namespace tumbling --in-flight 2";
 const CONFIRMED: &str = "--namespace leased --confirm";
-const PARKED_CONFIRMED: &str = "--kind parked-pings --in-flight 2 --omit-claims";
+const PARKED_CONFIRMED: &str =
+    "--kind parked-pings --namespace parked --streams 8 --in-flight 2 --omit-claims";
 const MANY_SINGLE: &str = "--kind keyed --unary --batch 1 --in-flight 64";
 const ONE_SINGLE: &str = "--kind keyed --unary --batch 1 --in-flight 1";
 
@@ -138,6 +139,7 @@ namespaces:
   sliding: {{ accepts: [transition], window: {{ sliding: 200ms }}, ttl: {ttl}, failure_mode: closed }}
   leased: {{ accepts: [transition], window: {{ tumbling: 2s }}, ttl: {ttl}, lease: 3s, failure_mode: closed }}
   pings: {{ accepts: [ping], window: {{ tumbling: 2s }}, place: {{ resolution: 12 }}, ttl: {ttl}, failure_mode: closed }}
+  parked: {{ accepts: [ping], window: {{ tumbling: 5m }}, place: {{ resolution: 12 }}, ttl: 6m, failure_mode: closed }}
   events: {{ accepts: [keyed], window: none, ttl: {ttl}, failure_mode: closed }}
 "
     )

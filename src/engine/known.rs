@@ -124,8 +124,8 @@ impl Repeats {
 /// What is known about the plans of one request.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// Plans in their order, with the confirmed record under the primary key.
-    hits: Vec<(usize, Record)>,
+    /// Of each plan the confirmed record under its primary key; empty if nothing is known.
+    hits: Vec<Option<Record>>,
     /// What this request hears of the store was true at this time or later; `None`: nothing is
     /// learnt.
     heard: Option<Heard>,
@@ -147,15 +147,10 @@ impl Known {
             return Self::default();
         }
         let at_ms = engine.clock.monotonic_ms();
-        let mut hits = Vec::new();
-        for (place, plan) in request.plans.plans().iter().enumerate() {
-            let record = Key::of(request, plan).and_then(|key| known.table.find(&key, at_ms));
-            let Some(record) = record else { continue };
-            if !(request.recognises_own && record.nonce.same_holder(request.nonces[place])) {
-                if hits.is_empty() {
-                    hits.reserve(request.plans.plans().len() - place);
-                }
-                hits.push((place, record));
+        let mut hits = known.table.find_all(request, at_ms);
+        if request.recognises_own {
+            for (hit, nonce) in hits.iter_mut().zip(&request.nonces) {
+                hit.take_if(|record| record.nonce.same_holder(*nonce));
             }
         }
         let forgets = known.forgets.load(Ordering::SeqCst);
@@ -166,19 +161,21 @@ impl Known {
     }
 
     pub(super) fn plans(&self) -> impl Iterator<Item = usize> {
-        self.hits.iter().map(|(plan, _)| *plan)
+        let hits = self.hits.iter().enumerate();
+        hits.filter_map(|(plan, hit)| hit.is_some().then_some(plan))
     }
 
     /// Of so many plans those about which nothing is known.
     pub(super) fn others(&self, plans: usize) -> impl Iterator<Item = usize> {
-        let mut hits = self.plans().peekable();
-        (0..plans).filter(move |plan| hits.next_if_eq(plan).is_none())
+        (0..plans).filter(|plan| !matches!(self.hits.get(*plan), Some(Some(_))))
     }
 
     /// The embedded store was asked first.
     pub(super) fn leave_to(&mut self, local: Option<&LocalClaims>) {
         if let Some(local) = local {
-            self.hits.retain(|(plan, _)| local.outcome(*plan).is_none());
+            for (plan, hit) in self.hits.iter_mut().enumerate() {
+                hit.take_if(|_| local.outcome(plan).is_some());
+            }
         }
     }
 
@@ -197,7 +194,8 @@ impl Known {
             let plan = &request.plans.plans()[place];
             Some((plan, lost_to(&claims.outcomes()[place])?))
         });
-        let mut repeats = self.hits.len();
+        let hits = self.plans().count();
+        let mut repeats = hits;
         match self.heard {
             None => repeats += lost.count(),
             Some(heard) => {
@@ -214,14 +212,13 @@ impl Known {
                 }
             }
         }
-        namespace
-            .repeats
-            .count(asked.len() + self.hits.len(), repeats);
-        let hits = std::mem::take(&mut self.hits);
-        for (plan, record) in &hits {
-            claims.decide(*plan, known_outcome(*record));
+        namespace.repeats.count(asked.len() + hits, repeats);
+        for (plan, hit) in std::mem::take(&mut self.hits).into_iter().enumerate() {
+            if let Some(record) = hit {
+                claims.decide(plan, known_outcome(record));
+            }
         }
-        hits.len()
+        hits
     }
 
     /// The answer was handed to the transport: what was stored as confirmed stays so.

@@ -1,10 +1,8 @@
-//! A table of fixed size: sets of a few entries, each set behind a lock of its own. A full set loses
-//! the entry that is worth least.
+//! A table of fixed size: shards behind a lock each, of sets of a few entries. A full set loses the
+//! entry that is worth least.
 //!
 //! A false hit would lose an event, so keys are compared whole: a digest with its partition (together
 //! they are the store's key), an id byte by byte. Ids of more than [`MAX_ID_BYTES`] are not held.
-
-use std::sync::OnceLock;
 
 use parking_lot::Mutex;
 
@@ -18,8 +16,8 @@ use crate::{
 };
 
 const WAYS: usize = 8;
-/// Made when the first of their entries comes: some 64 KiB, which takes a few microseconds.
-const SETS_PER_SEGMENT: usize = 96;
+const SHARD_BITS: u32 = 6;
+const SHARDS: usize = 1 << SHARD_BITS;
 
 /// Namespace and kind of name.
 const KEY_HEAD_BYTES: usize = 3;
@@ -65,21 +63,20 @@ impl Key {
         let mut digest = |digest: u128| {
             rest[..8].copy_from_slice(&partition.0.to_ne_bytes());
             rest[8..24].copy_from_slice(&digest.to_ne_bytes());
-            // As good as random already.
-            (digest as u64, DIGEST_KEY_BYTES)
+            DIGEST_KEY_BYTES
         };
-        let (kind, (hash, length)) = match name {
+        let (kind, length) = match name {
             KeyName::Decimal(decimal) => (0, digest(decimal)),
             KeyName::Hex(hex) => (1, digest(hex)),
             KeyName::Id(id) => {
                 rest.get_mut(..id.len())?.copy_from_slice(id);
-                (2, (partition.0, KEY_HEAD_BYTES + id.len()))
+                (2, KEY_HEAD_BYTES + id.len())
             }
         };
         let [low, high] = namespace.0.to_ne_bytes();
         head.copy_from_slice(&[low, high, kind]);
         Some(Self {
-            hash,
+            hash: hash_of(partition, name),
             bytes,
             length,
         })
@@ -88,11 +85,23 @@ impl Key {
     fn bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
+}
 
-    /// Never 0, which marks a free entry.
-    const fn tag(&self) -> u8 {
-        self.hash as u8 | 1
+/// As good as random: of a digest, or of the subject.
+fn hash_of(partition: Partition, name: KeyName<'_>) -> u64 {
+    match name {
+        KeyName::Decimal(digest) | KeyName::Hex(digest) => digest as u64,
+        KeyName::Id(_) => partition.0,
     }
+}
+
+const fn shard_of(hash: u64) -> usize {
+    (hash >> (64 - SHARD_BITS)) as usize
+}
+
+/// Never 0, which marks a free entry.
+const fn tag(hash: u64) -> u8 {
+    hash as u8 | 1
 }
 
 /// How it is known that a claim stands.
@@ -135,7 +144,7 @@ impl Entry {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Set {
     tags: [u8; WAYS],
     entries: [Entry; WAYS],
@@ -147,8 +156,23 @@ impl Set {
         entries: [Entry::FREE; WAYS],
     };
 
+    fn has(&self, tag: u8) -> bool {
+        self.tags.contains(&tag)
+    }
+
+    fn believed(&self, key: &Key, now_ms: u64) -> Option<Record> {
+        let entry = &self.entries[self.find(key)?];
+        if !entry.is_believed || now_ms >= entry.time_ms {
+            return None;
+        }
+        match Standing::decode(entry.record()) {
+            Standing::Record(record) if record.state == ClaimState::Confirmed => Some(record),
+            Standing::Record(_) | Standing::Newer { .. } | Standing::Foreign => None,
+        }
+    }
+
     fn find(&self, key: &Key) -> Option<usize> {
-        let tag = key.tag();
+        let tag = tag(key.hash);
         (0..WAYS).find(|&way| self.tags[way] == tag && self.entries[way].key() == key.bytes())
     }
 
@@ -159,44 +183,102 @@ impl Set {
     }
 }
 
-type Segment = Box<[Mutex<Set>]>;
+/// The plans of a request by the shard that their keys are in, each with its key's hash.
+struct ByShard {
+    sorted: Vec<(u64, u32)>,
+    ends: [u32; SHARDS],
+}
+
+/// A counting sort.
+fn by_shard(request: &ClaimRequest) -> ByShard {
+    let plans = request.plans.plans();
+    let hash = |plan: &Plan| hash_of(plan.partition(), request.plans.primary(plan));
+    let mut next = [0; SHARDS];
+    for plan in plans {
+        next[shard_of(hash(plan))] += 1;
+    }
+    let mut before = 0;
+    for next in &mut next {
+        (*next, before) = (before, before + *next);
+    }
+    let mut sorted = vec![(0, 0); plans.len()];
+    for (place, plan) in (0..).zip(plans) {
+        let hash = hash(plan);
+        let next = &mut next[shard_of(hash)];
+        sorted[*next as usize] = (hash, place);
+        *next += 1;
+    }
+    ByShard { sorted, ends: next }
+}
+
+impl ByShard {
+    fn iter_shards(&self) -> impl Iterator<Item = (usize, &[(u64, u32)])> {
+        let mut start = 0;
+        self.ends
+            .iter()
+            .enumerate()
+            .filter_map(move |(shard, &end)| {
+                let places = &self.sorted[start..end as usize];
+                start = end as usize;
+                (!places.is_empty()).then_some((shard, places))
+            })
+    }
+}
+
+/// Its sets are made when the first entry comes, which takes some ten microseconds.
+type Shard = Vec<Set>;
 
 #[derive(Debug)]
 pub(super) struct Table {
-    segments: Box<[OnceLock<Segment>]>,
+    shards: [Mutex<Shard>; SHARDS],
+    sets_per_shard: usize,
 }
 
 impl Table {
     pub(super) fn new(max_bytes: u64) -> Self {
-        let segment_bytes = (SETS_PER_SEGMENT * size_of::<Mutex<Set>>()) as u64;
-        let segments = (max_bytes / segment_bytes).max(1);
+        let sets = max_bytes as usize / size_of::<Set>();
         Self {
-            segments: (0..segments).map(|_| OnceLock::new()).collect(),
+            shards: [const { Mutex::new(Vec::new()) }; SHARDS],
+            sets_per_shard: (sets / SHARDS).max(1),
         }
     }
 
-    /// Which segment, and which set of it.
-    fn place(&self, key: &Key) -> (&OnceLock<Segment>, usize) {
-        let sets = self.segments.len() * SETS_PER_SEGMENT;
-        let set = ((u128::from(key.hash) * sets as u128) >> 64) as usize;
-        (
-            &self.segments[set / SETS_PER_SEGMENT],
-            set % SETS_PER_SEGMENT,
-        )
+    fn set_of(&self, hash: u64) -> usize {
+        let below_shard = u128::from(hash << SHARD_BITS);
+        ((below_shard * self.sets_per_shard as u128) >> 64) as usize
     }
 
-    /// The confirmed record that is believed to stand under the key.
-    pub(super) fn find(&self, key: &Key, now_ms: u64) -> Option<Record> {
-        let (segment, set) = self.place(key);
-        let set = segment.get()?[set].lock();
-        let entry = &set.entries[set.find(key)?];
-        if !entry.is_believed || now_ms >= entry.time_ms {
-            return None;
+    /// The confirmed records that are believed to stand under the plans' primary keys; empty if there
+    /// are none. The plans of a shard are looked for under one lock, and all their tags before the
+    /// first entry: so the processor waits for several at a time where they are not in its caches.
+    pub(super) fn find_all(&self, request: &ClaimRequest, now_ms: u64) -> Vec<Option<Record>> {
+        let plans = request.plans.plans();
+        let mut found = Vec::new();
+        let mut candidates = Vec::new();
+        for (shard, places) in by_shard(request).iter_shards() {
+            let shard = self.shards[shard].lock();
+            if shard.is_empty() {
+                continue;
+            }
+            candidates.clear();
+            for &(hash, place) in places {
+                let set = self.set_of(hash);
+                if shard[set].has(tag(hash)) {
+                    candidates.push((set, place as usize));
+                }
+            }
+            for &(set, place) in &candidates {
+                let key = Key::of(request, &plans[place]);
+                let record = key.and_then(|key| shard[set].believed(&key, now_ms));
+                if record.is_some() {
+                    if found.is_empty() {
+                        found.resize(plans.len(), None);
+                    }
+                    found[place] = record;
+                }
+            }
         }
-        match Standing::decode(entry.record()) {
-            Standing::Record(record) if record.state == ClaimState::Confirmed => Some(record),
-            Standing::Record(_) | Standing::Newer { .. } | Standing::Foreign => None,
-        }
+        found
     }
 
     /// `still_holds` is asked under the lock that [`Self::remove`] takes.
@@ -212,16 +294,14 @@ impl Table {
         if length > ENTRY_BYTES {
             return;
         }
-        let (segment, set) = self.place(key);
-        let segment = segment.get_or_init(|| {
-            (0..SETS_PER_SEGMENT)
-                .map(|_| Mutex::new(Set::FREE))
-                .collect()
-        });
-        let mut set = segment[set].lock();
+        let mut shard = self.shards[shard_of(key.hash)].lock();
         if !still_holds() {
             return;
         }
+        if shard.is_empty() {
+            *shard = vec![Set::FREE; self.sets_per_shard];
+        }
+        let set = &mut shard[self.set_of(key.hash)];
         let found = set.find(key);
         let before = found
             .map(|way| &set.entries[way])
@@ -249,7 +329,7 @@ impl Table {
         let mut bytes = [0; ENTRY_BYTES];
         bytes[..key.length].copy_from_slice(key.bytes());
         bytes[key.length..length].copy_from_slice(record);
-        set.tags[way] = key.tag();
+        set.tags[way] = tag(key.hash);
         set.entries[way] = Entry {
             time_ms,
             is_believed,
@@ -260,9 +340,10 @@ impl Table {
     }
 
     pub(super) fn remove(&self, key: &Key) {
-        let (segment, set) = self.place(key);
-        let Some(segment) = segment.get() else { return };
-        let mut set = segment[set].lock();
+        let mut shard = self.shards[shard_of(key.hash)].lock();
+        let Some(set) = shard.get_mut(self.set_of(key.hash)) else {
+            return;
+        };
         if let Some(way) = set.find(key) {
             set.tags[way] = 0;
             set.entries[way] = Entry::FREE;
@@ -303,6 +384,13 @@ mod tests {
         let mut encoded = Vec::new();
         record.encode(&mut encoded);
         table.learn(key, &encoded, source, until_ms, || true);
+    }
+
+    impl Table {
+        fn find(&self, key: &Key, now_ms: u64) -> Option<Record> {
+            let shard = self.shards[shard_of(key.hash)].lock();
+            shard.get(self.set_of(key.hash))?.believed(key, now_ms)
+        }
     }
 
     #[test]
@@ -413,8 +501,8 @@ mod tests {
                 number + 1,
             );
         }
-        let sets = table.segments.len() * SETS_PER_SEGMENT;
-        assert!((sets * size_of::<Mutex<Set>>()) as u64 <= max_bytes);
+        let sets: usize = table.shards.iter().map(|shard| shard.lock().len()).sum();
+        assert!((sets * size_of::<Set>()) as u64 <= max_bytes);
         let held: Vec<u64> = (0..FLOOD)
             .filter(|number| table.find(&hex(*number), 0).is_some())
             .collect();
