@@ -47,6 +47,8 @@ pub(crate) enum On {
     BareBeside,
     Embedded,
     Redis,
+    /// Each event is asked about.
+    RedisAlone,
 }
 
 pub(crate) const CONTENDERS: &[(&str, How)] = &[
@@ -117,7 +119,11 @@ pub(crate) const CONTENDERS: &[(&str, How)] = &[
     ),
     (
         "redis, parked pings",
-        How::Bench(On::Redis, "--kind parked-pings --in-flight 2"),
+        How::Bench(On::RedisAlone, PARKED_CONFIRMED),
+    ),
+    (
+        "redis, parked pings, known claims",
+        How::Bench(On::Redis, PARKED_CONFIRMED),
     ),
     ("redis, 64 single calls", How::Bench(On::Redis, MANY_SINGLE)),
     ("redis, single call", How::Bench(On::Redis, ONE_SINGLE)),
@@ -139,20 +145,23 @@ const TRANSITION_KEY: &str = "idem:012345678901234567890123456";
 const TUMBLING: &str = "--namespace tumbling";
 const REDIS_TUMBLING: &str = "--namespace tumbling --in-flight 2";
 const CONFIRMED: &str = "--namespace leased --confirm";
+const PARKED_CONFIRMED: &str =
+    "--kind parked-pings --namespace parked --streams 8 --in-flight 2 --omit-claims";
 const MANY_SINGLE: &str = "--kind keyed --unary --batch 1 --in-flight 64";
 const ONE_SINGLE: &str = "--kind keyed --unary --batch 1 --in-flight 1";
 
 /// Claims of the embedded store live for a few seconds, so that after the warm-up it neither grows
 /// nor gives memory back. A busy machine is no outage.
-fn config(ttl: &str) -> String {
+fn config(ttl: &str, store: &str) -> String {
     format!(
-        "store: {{ budget: 5s }}
+        "store: {{ budget: 5s{store} }}
 namespaces:
   tumbling: {{ accepts: [transition], window: {{ tumbling: 2s }}, ttl: {ttl}, failure_mode: closed }}
   guarded: {{ accepts: [transition], window: {{ tumbling: 2s, guard: 200ms }}, ttl: {ttl}, failure_mode: closed }}
   sliding: {{ accepts: [transition], window: {{ sliding: 200ms }}, ttl: {ttl}, failure_mode: closed }}
   leased: {{ accepts: [transition], window: {{ tumbling: 2s }}, ttl: {ttl}, lease: 3s, failure_mode: closed }}
   pings: {{ accepts: [ping], window: {{ tumbling: 2s }}, place: {{ resolution: 12 }}, ttl: {ttl}, failure_mode: closed }}
+  parked: {{ accepts: [ping], window: {{ tumbling: 5m }}, place: {{ resolution: 12 }}, ttl: 6m, failure_mode: closed }}
   events: {{ accepts: [keyed], window: none, ttl: {ttl}, failure_mode: closed }}
 "
     )
@@ -168,6 +177,7 @@ pub(crate) struct Sizes {
 pub(crate) struct World {
     redis: Redis,
     on_redis: Service,
+    on_redis_alone: Service,
     embedded: Service,
     bare: Service,
     bare_beside: Service,
@@ -184,8 +194,14 @@ impl World {
         let url = format!("redis://127.0.0.1:{}", redis.port);
         let tool = |name: &str| env::var_os(name).filter(|path| !path.is_empty());
         Ok(Self {
-            on_redis: Service::dedupd(folder.path(), "redis", &config("5m"), Some(&url))?,
-            embedded: Service::dedupd(folder.path(), "embedded", &config("3s"), None)?,
+            on_redis: Service::dedupd(folder.path(), "redis", &config("5m", ""), Some(&url))?,
+            on_redis_alone: Service::dedupd(
+                folder.path(),
+                "redis-alone",
+                &config("5m", ", known_claims: { max_age: 0s }"),
+                Some(&url),
+            )?,
+            embedded: Service::dedupd(folder.path(), "embedded", &config("3s", ""), None)?,
             bare: Service::bare(folder.path(), "bare", Cpus::Own)?,
             bare_beside: Service::bare(folder.path(), "bare-beside", Cpus::Others)?,
             redis,
@@ -248,9 +264,10 @@ impl World {
             On::BareBeside => &self.bare_beside,
             On::Embedded => &self.embedded,
             On::Redis => &self.on_redis,
+            On::RedisAlone => &self.on_redis_alone,
         };
         let redis = match on {
-            On::Redis => &[&self.redis][..],
+            On::Redis | On::RedisAlone => &[&self.redis][..],
             On::Bare | On::BareBeside | On::Embedded => &[],
         };
         let report = bench(service, redis, arguments, self.sizes)?;

@@ -164,15 +164,15 @@ const RATIOS: &[Ratio] = &[
         AtLeast(0.33),
     ),
     Ratio(
-        "redis, parked pings",
+        "redis, parked pings, known claims",
         Rate,
-        &[("redis, moving pings", Rate)],
+        &[("redis, parked pings", Rate)],
         AtLeast(2.5),
     ),
     Ratio(
-        "redis, parked pings",
+        "redis, parked pings, known claims",
         RedisCpu,
-        &[("redis, moving pings", RedisCpu)],
+        &[("redis, parked pings", RedisCpu)],
         AtMost(0.1),
     ),
     Ratio(

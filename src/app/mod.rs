@@ -34,11 +34,12 @@ use crate::{
         readiness::{Phase, Readiness},
     },
     clock::Clock,
-    config::{self, Config, LogFormat, StoreUrl},
+    config::{self, Config, KnownClaims, LogFormat, StoreConfig, StoreUrl},
     domain::key::KeyScheme,
     engine::{
         Engine, examiner,
         keeper::{self, KeeperReport},
+        known::{KnownOptions, SETTLED_AFTER},
         local, strangers,
     },
     grpc::{
@@ -225,6 +226,9 @@ impl Service {
         if config.needs_local_store() {
             engine = engine.with_local(config.store.max_local_memory_bytes);
         }
+        if let Some(options) = known_options(&config.store) {
+            engine = engine.with_known_claims(options);
+        }
         let engine = Arc::new(engine);
         tasks.start(
             "the embedded store's write-back",
@@ -316,6 +320,16 @@ impl Service {
             () = signals.interrupt() => Err(Failure::Interrupted),
         }
     }
+}
+
+/// An embedded store answers as fast itself.
+fn known_options(store: &StoreConfig) -> Option<KnownOptions> {
+    let KnownClaims { max_age, max_bytes } = store.known_claims;
+    (store.url != StoreUrl::Memory && !max_age.is_zero()).then_some(KnownOptions {
+        max_age,
+        max_bytes,
+        settled_after: SETTLED_AFTER,
+    })
 }
 
 fn open_store(config: &Config, clock: &Clock, tasks: &mut Tasks) -> Arc<dyn Store> {

@@ -47,6 +47,19 @@ fn within(most: u64, limit: Option<u64>, part: u64) -> u64 {
     part.clamp(LEAST_MAX_MEMORY_BYTES, most)
 }
 
+/// Spans the retries of a usual client and several reports of a parked asset; and who forgets a
+/// claim through one instance can wait so long for the others.
+pub const KNOWN_CLAIMS_MAX_AGE: Duration = Duration::from_secs(60);
+/// Longer than this nobody waits for what was forgotten.
+pub const MAX_KNOWN_CLAIMS_MAX_AGE: Duration = Duration::from_secs(3_600);
+/// Some 200,000 claims.
+const MAX_KNOWN_CLAIMS_BYTES: u64 = 16 * MIB;
+
+/// A sixteenth of what the process may use: it only saves work.
+pub fn known_claims_bytes(memory_limit_bytes: Option<u64>) -> u64 {
+    within(MAX_KNOWN_CLAIMS_BYTES, memory_limit_bytes, 16)
+}
+
 /// Fewer bytes hold no useful number of claims.
 pub const LEAST_MAX_MEMORY_BYTES: u64 = MIB;
 

@@ -29,6 +29,8 @@ mod store_url;
 
 mod store;
 
+mod known_claims;
+
 mod scope;
 
 mod validate;
@@ -96,6 +98,15 @@ pub struct StoreConfig {
     pub max_memory_bytes: u64,
     /// Of the embedded store for namespaces whose failure mode is local.
     pub max_local_memory_bytes: u64,
+    pub known_claims: KnownClaims,
+}
+
+/// Confirmed claims in Redis that answer repeats without it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownClaims {
+    /// For how long they are believed to stand; zero: none are remembered.
+    pub max_age: Duration,
+    pub max_bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

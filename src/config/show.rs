@@ -70,6 +70,10 @@ fn store(config: &StoreConfig) -> Value {
         return shown;
     };
     shown["wait_replicas"] = target.wait_replicas.into();
+    shown["known_claims"] = json!({
+        "max_age": duration_text(config.known_claims.max_age),
+        "max_memory": size_text(config.known_claims.max_bytes),
+    });
     show_files(&target.access, &mut shown);
     if let Topology::Sentinel { access, .. } = &target.topology {
         shown["sentinel"] = json!({});

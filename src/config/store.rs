@@ -12,6 +12,7 @@ use std::{
 
 use super::{
     StoreConfig, StoreUrl, defaults,
+    known_claims::known_claims,
     quantity::{duration_text, size_text},
     scope::Scope,
     source::STORE_PASSWORD,
@@ -96,12 +97,14 @@ pub(super) fn store(
         defaults::max_local_memory_bytes(said.memory_limit_bytes),
         &mut scope,
     );
+    let says_known_claims = written.known_claims.is_some();
+    let known_claims = known_claims(written.known_claims, said.memory_limit_bytes, &mut scope);
     StoreConfig {
         url: match url {
             // Without it there is nothing to hold the rest against.
             None => StoreUrl::Memory,
             Some(StoreUrl::Memory) => {
-                refuse_for_memory(&additions, root);
+                refuse_for_memory(&additions, says_known_claims, root);
                 StoreUrl::Memory
             }
             Some(StoreUrl::Redis(target)) => {
@@ -111,6 +114,7 @@ pub(super) fn store(
         budget,
         max_memory_bytes,
         max_local_memory_bytes,
+        known_claims,
     }
 }
 
@@ -124,7 +128,7 @@ pub(super) fn is_memory(said: &Said, written: Option<&Field<written::Store>>) ->
     }
 }
 
-fn memory_bytes(
+pub(super) fn memory_bytes(
     key: &str,
     written: Option<Field<Size>>,
     default: u64,
@@ -201,7 +205,7 @@ fn sentinel(
     })
 }
 
-fn refuse_for_memory(additions: &Additions, root: &mut Scope<'_>) {
+fn refuse_for_memory(additions: &Additions, says_known_claims: bool, root: &mut Scope<'_>) {
     let said = [
         ("store.user", additions.user.is_some()),
         ("store.password_file", additions.password_file.is_some()),
@@ -209,6 +213,7 @@ fn refuse_for_memory(additions: &Additions, root: &mut Scope<'_>) {
         ("store.tls", additions.tls.is_some()),
         ("store.sentinel", additions.sentinel.is_some()),
         ("store.wait_replicas", additions.wait_replicas > 0),
+        ("store.known_claims", says_known_claims),
     ];
     for (path, _) in said.into_iter().filter(|(_, is_said)| *is_said) {
         root.at(path)

@@ -93,6 +93,11 @@ sections! {
         wait_replicas: u64,
         max_memory: Size,
         max_local_memory: Size,
+        known_claims: KnownClaims,
+    }
+    KnownClaims {
+        max_age: Duration,
+        max_memory: Size,
     }
     StoreTls {
         ca: PathBuf,

@@ -10,7 +10,7 @@ use hashbrown::{HashMap, HashTable, hash_table::Entry};
 use rand::RngCore;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Engine, Namespace, RequestFault, Waiting, local::LocalClaims};
+use super::{Engine, Namespace, RequestFault, Waiting, known::Known, local::LocalClaims};
 use crate::{
     domain::{
         claim::{ClaimState, Nonce},
@@ -142,14 +142,17 @@ impl Engine {
             recognises_own,
         });
         let admits = self.breaker.admits();
-        let local = LocalClaims::begin(self, &namespace, &request, !admits);
-        let asked: Vec<usize> = (0..request.plans.plans().len())
+        let mut known = Known::look(self, &namespace, &request);
+        let local = LocalClaims::begin(self, &namespace, &request, &known, !admits);
+        known.leave_to(local.as_ref());
+        let asked: Vec<usize> = known
+            .others(request.plans.plans().len())
             .filter(|&plan| admits && !is_local(local.as_ref(), plan))
             .collect();
         let asked_at = (!asked.is_empty()).then(|| self.clock.monotonic());
         let claims = if asked_at.is_some() {
             Arc::clone(&self.store)
-                .claim(request, asked)
+                .claim(request, asked.clone())
                 .map_err(|full| RequestFault::Overloaded {
                     retry_after: full.retry_after,
                 })?
@@ -163,7 +166,9 @@ impl Engine {
             namespace,
             now,
             verdicts,
+            known,
             local,
+            asked,
             claims,
         })
     }
@@ -201,6 +206,8 @@ impl Engine {
         Ok(Admission {
             namespace,
             verdicts: vec![verdict; events],
+            engine: Arc::clone(self),
+            known: Known::default(),
             local: None,
             claims,
         })
@@ -279,8 +286,11 @@ pub struct Admitting {
     namespace: Arc<Namespace>,
     now: EventTime,
     verdicts: Vec<Verdict>,
+    known: Known,
     /// What the embedded store has decided already.
     local: Option<LocalClaims>,
+    /// The plans that are left for the shared store.
+    asked: Vec<usize>,
     claims: Reply<Claims>,
 }
 
@@ -291,30 +301,34 @@ impl Admitting {
             namespace,
             now,
             mut verdicts,
+            mut known,
             local,
+            asked,
             claims,
         } = self;
         let mut claims = claims.await;
-        let mut own: Vec<usize> = positions(claims.outcomes(), |outcome| {
-            *outcome == Ok(ClaimOutcome::Own)
-        });
-        own.retain(|&plan| !is_local(local.as_ref(), plan));
+        let is_own = |plan: &usize| claims.outcomes()[*plan] == Ok(ClaimOutcome::Own);
+        let own: Vec<usize> = asked.iter().copied().filter(is_own).collect();
         if !own.is_empty() {
             // Only a call that is still waited for gets here: a cancelled one adopts nothing.
             let request = Arc::clone(claims.request());
+            for &plan in &own {
+                // The retry may give it back.
+                let plan = &request.plans.plans()[plan];
+                waiting.engine().forget_known(&request, plan);
+            }
             let adopted = Arc::clone(&waiting.engine().store)
                 .adopt(request, own.clone())
                 .await;
             claims.amend(&own, adopted);
         }
-        let asked = (0..).zip(claims.outcomes());
-        let asked = asked.filter(|(plan, _)| !is_local(local.as_ref(), *plan));
         let engine = waiting.answered(
             |latencies| &latencies.claim,
-            asked.map(|(_, outcome)| *outcome),
+            asked.iter().map(|&plan| claims.outcomes()[plan]),
         );
-        let local = LocalClaims::complete(local, &engine, &namespace, &claims);
         let mut tally = Tally::default();
+        tally.known(known.complete(&engine, &namespace, &asked, &mut claims));
+        let local = LocalClaims::complete(local, &engine, &namespace, &claims);
         let decider = Decider {
             engine: &engine,
             policy: namespace.policy(),
@@ -349,6 +363,8 @@ impl Admitting {
         Admission {
             namespace,
             verdicts,
+            engine,
+            known,
             local,
             claims,
         }
@@ -449,6 +465,8 @@ impl Holders {
 pub struct Admission {
     namespace: Arc<Namespace>,
     verdicts: Vec<Verdict>,
+    engine: Arc<Engine>,
+    known: Known,
     /// Where it decided about a plan, the claims of the shared store mean nothing.
     local: Option<LocalClaims>,
     claims: Claims,
@@ -496,6 +514,8 @@ impl Admission {
 
     /// The answer was handed to the transport: the claims stand.
     pub fn delivered(mut self) {
+        self.known
+            .delivered(&self.engine, &self.claims, self.local.as_ref());
         self.claims.keep();
         if let Some(local) = &mut self.local {
             local.keep();

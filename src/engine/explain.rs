@@ -251,6 +251,7 @@ impl Inquiry {
         };
         let near_in_store = found.map(&near);
         let mut forgotten = Vec::new();
+        engine.forget_known(&request, plan);
         if let Some((local, found)) = local {
             forgotten = local.forget(&request, near(found)?);
         }
@@ -258,6 +259,7 @@ impl Inquiry {
             Ok(near) => engine.store.forget(Arc::clone(&request), near?).await,
             Err(error) => Err(error),
         };
+        engine.forget_known(&request, plan);
         match in_store {
             Ok(places) => forgotten.extend(places),
             Err(_) if !forgotten.is_empty() => {}

@@ -17,7 +17,7 @@ use rand::RngCore;
 use tokio::sync::Notify;
 
 use self::write_back::Batch;
-use super::{Engine, Namespace, admit::positions};
+use super::{Engine, Namespace, admit::positions, known::Known};
 use crate::{
     clock::Clock,
     domain::{
@@ -168,11 +168,12 @@ pub(super) struct LocalClaims {
 
 impl LocalClaims {
     /// Before the shared store is asked: claims if that one is away, else only looks. `None`: there
-    /// is nothing to see.
+    /// is nothing to see. What is known to stand in the shared store is not claimed here.
     pub(super) fn begin(
         engine: &Arc<Engine>,
         namespace: &Namespace,
         request: &Arc<ClaimRequest>,
+        known: &Known,
         store_is_away: bool,
     ) -> Option<Self> {
         let local = engine.local_of(namespace)?;
@@ -180,10 +181,14 @@ impl LocalClaims {
             return None;
         }
         let mut claims = Self::nothing(engine, local, request);
-        let all: Vec<usize> = (0..request.plans.plans().len()).collect();
+        let plans = request.plans.plans().len();
         if store_is_away {
-            claims.claim(&all);
+            let looked_for: Vec<usize> = known.plans().collect();
+            claims.decide(&looked_for, Round::Looking);
+            let claimed: Vec<usize> = known.others(plans).collect();
+            claims.claim(&claimed);
         } else {
+            let all: Vec<usize> = (0..plans).collect();
             claims.decide(&all, Round::Looking);
         }
         Some(claims)

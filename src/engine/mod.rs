@@ -7,6 +7,7 @@ pub mod examiner;
 pub mod explain;
 pub mod judgement;
 pub mod keeper;
+pub mod known;
 pub mod local;
 pub mod settle;
 pub mod strangers;
@@ -27,6 +28,7 @@ use parking_lot::Mutex;
 use self::{
     breaker::Breaker,
     examiner::Examined,
+    known::{KnownClaims, Repeats},
     local::Local,
     strangers::{Strangers, Suspects},
 };
@@ -56,6 +58,7 @@ pub struct Engine {
     by_tag: HashMap<NamespaceTag, NamespaceId>,
     store: Arc<dyn Store>,
     local: Option<Arc<Local>>,
+    known: Option<KnownClaims>,
     breaker: Breaker,
     clock: Clock,
     store_errors: StoreErrors,
@@ -73,6 +76,7 @@ pub struct Namespace {
     tag: NamespaceTag,
     policy: Arc<Policy>,
     counters: Counters,
+    repeats: Repeats,
     noisy: Mutex<NoisySubjects>,
     dead_letters: DeadLetterLog,
     strangers: Strangers,
@@ -164,6 +168,7 @@ impl Engine {
                     tag: NamespaceTag::new(policy.name()),
                     policy,
                     counters: Counters::default(),
+                    repeats: Repeats::default(),
                     noisy: Mutex::default(),
                     dead_letters: DeadLetterLog::default(),
                     strangers: Strangers::default(),
@@ -183,6 +188,7 @@ impl Engine {
             namespaces,
             store,
             local: None,
+            known: None,
             breaker: Breaker::default(),
             clock,
             store_errors: StoreErrors::default(),

@@ -264,6 +264,11 @@ impl Claims {
         &self.outcomes
     }
 
+    /// For a plan that the store was not asked about.
+    pub fn decide(&mut self, plan: usize, outcome: ClaimOutcome) {
+        self.outcomes[plan] = Ok(outcome);
+    }
+
     /// Takes over what a second round came to for the given plans.
     pub fn amend(&mut self, plans: &[usize], mut second: Claims) {
         for &plan in plans {

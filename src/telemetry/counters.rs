@@ -26,6 +26,7 @@ pub struct Counters {
     by_reason: [AtomicU64; Reason::TABLE_LEN],
     clamped: AtomicU64,
     adopted: AtomicU64,
+    known: AtomicU64,
     double_admissions: AtomicU64,
     lag: [AtomicU64; LAG_BOUNDS_S.len() + 1],
     lag_sum_ms: AtomicU64,
@@ -37,6 +38,7 @@ impl Default for Counters {
             by_reason: [const { AtomicU64::new(0) }; Reason::TABLE_LEN],
             clamped: AtomicU64::new(0),
             adopted: AtomicU64::new(0),
+            known: AtomicU64::new(0),
             double_admissions: AtomicU64::new(0),
             lag: [const { AtomicU64::new(0) }; LAG_BOUNDS_S.len() + 1],
             lag_sum_ms: AtomicU64::new(0),
@@ -57,6 +59,11 @@ impl Counters {
     /// Claims taken over from an earlier attempt of the same call.
     pub fn adopted(&self) -> u64 {
         self.adopted.load(Ordering::Relaxed)
+    }
+
+    /// Events that were decided by a claim which was known to stand, without the store.
+    pub fn known(&self) -> u64 {
+        self.known.load(Ordering::Relaxed)
     }
 
     /// Events that were admitted in an outage though another claim stood in the shared store.
@@ -89,6 +96,7 @@ impl Counters {
         }
         add_if_any(&self.clamped, u64::from(tally.clamped));
         add_if_any(&self.adopted, u64::from(tally.adopted));
+        add_if_any(&self.known, u64::from(tally.known));
         for (bucket, events) in self.lag.iter().zip(tally.lag) {
             add_if_any(bucket, u64::from(events));
         }
@@ -108,6 +116,7 @@ pub struct Tally {
     by_reason: [u32; Reason::TABLE_LEN],
     clamped: u32,
     adopted: u32,
+    known: u32,
     lag: [u32; LAG_BOUNDS_S.len() + 1],
     lag_sum_ms: u64,
 }
@@ -118,6 +127,7 @@ impl Default for Tally {
             by_reason: [0; Reason::TABLE_LEN],
             clamped: 0,
             adopted: 0,
+            known: 0,
             lag: [0; LAG_BOUNDS_S.len() + 1],
             lag_sum_ms: 0,
         }
@@ -152,6 +162,10 @@ impl Tally {
 
     pub fn adopted(&mut self) {
         self.adopted += 1;
+    }
+
+    pub fn known(&mut self, events: usize) {
+        self.known += events as u32;
     }
 
     /// How far an event's time lies behind now; ahead counts as zero.

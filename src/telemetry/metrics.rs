@@ -99,6 +99,11 @@ impl Sources {
             "Claims that a retried call took over after its first answer was lost",
             self.each(|namespace| namespace.counters().adopted()),
         )?;
+        families.counters(
+            "known_duplicates",
+            "Events decided by a claim that was known to stand, without asking the store",
+            self.each(|namespace| namespace.counters().known()),
+        )?;
         families.histograms(
             "event_time_lag",
             "How far an event's own time lies behind the time of its decision",
@@ -328,7 +333,7 @@ mod tests {
     };
 
     /// What dashboards and alerts are written against: families and their label sets.
-    const EXPOSED: [&str; 40] = [
+    const EXPOSED: [&str; 41] = [
         "dedupd_breaker_state{state}",
         "dedupd_breaker_trips_total",
         "dedupd_build_info{version}",
@@ -343,6 +348,7 @@ mod tests {
         "dedupd_events_clamped_total{namespace}",
         "dedupd_give_backs_abandoned_total",
         "dedupd_give_backs_kept_total",
+        "dedupd_known_duplicates_total{namespace}",
         "dedupd_local_bytes",
         "dedupd_local_claims",
         "dedupd_local_claims_expired_total",
@@ -447,9 +453,9 @@ mod tests {
             assert_eq!(distinct.len(), series.len(), "a series stands twice");
             series.len()
         };
-        // By reason; clamped, adopted, double, refused, failure mode; foreign values, and keys without a
+        // By reason; clamped, adopted, known, double, refused, failure mode; foreign values, and keys without a
         // TTL by outcome; the lag's buckets, sum and count; two for each rank.
-        let per_namespace = Reason::ALL.len() + 5 + 3 + LAG_BOUNDS_S.len() + 3 + 2 * RANKS.len();
+        let per_namespace = Reason::ALL.len() + 6 + 3 + LAG_BOUNDS_S.len() + 3 + 2 * RANKS.len();
         assert_eq!(
             series(&["events", "orders"]) - series(&["events"]),
             per_namespace

@@ -17,6 +17,7 @@ mod grpc_surface;
 mod hexgrid;
 mod house;
 mod inject;
+mod known;
 mod memory_store;
 mod model;
 mod operation;

@@ -15,6 +15,7 @@ use dedupd::{
     engine::{
         admit::{Admission, Admitting},
         explain::Explanation,
+        known::{KnownOptions, SETTLED_AFTER},
         settle::Settlement,
     },
 };
@@ -28,7 +29,7 @@ use crate::{
         scope_on,
         seeds::{Playing, seeds},
         translate::{policy_of, raw_event, raw_events},
-        world::{Host, World, deliver, tokens_of},
+        world::{Host, WITHIN_A_TICK, World, deliver, tokens_of},
     },
     support::redis::{Options, RedisServer, collating_locale},
 };
@@ -43,13 +44,36 @@ const GIVEN_BACK_WITHIN: Duration = Duration::from_secs(10);
 
 #[tokio::test]
 async fn memory_and_redis_answer_alike() {
-    check("model::memory_and_redis_answer_alike", Time::StandsStill).await;
+    let test = "model::memory_and_redis_answer_alike";
+    check(test, Time::StandsStill, &redis()).await;
 }
 
 #[tokio::test]
 async fn memory_and_redis_answer_alike_as_time_passes() {
     let test = "model::memory_and_redis_answer_alike_as_time_passes";
-    check(test, Time::Passes).await;
+    check(test, Time::Passes, &redis()).await;
+}
+
+/// Among the answers that are not handed over some have claims that are stored as confirmed.
+#[tokio::test]
+async fn memory_and_what_is_remembered_of_redis_answer_alike() {
+    let server = RedisServer::start(Options::default());
+    let options = KnownOptions {
+        max_age: WITHIN_A_TICK,
+        max_bytes: 1 << 16,
+        settled_after: SETTLED_AFTER,
+    };
+    let redis = Host::Remembering(server, options);
+    let test = "model::memory_and_what_is_remembered_of_redis_answer_alike";
+    let known = check(test, Time::Passes, &redis).await;
+    assert!(known > 0, "nothing was remembered");
+}
+
+fn redis() -> Host {
+    Host::Redis(RedisServer::start(Options {
+        locale: collating_locale(),
+        ..Options::default()
+    }))
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -58,14 +82,12 @@ enum Time {
     Passes,
 }
 
-async fn check(test: &'static str, time: Time) {
-    let redis = Host::Redis(RedisServer::start(Options {
-        locale: collating_locale(),
-        ..Options::default()
-    }));
+/// Says how many events were decided by what was remembered.
+async fn check(test: &'static str, time: Time, redis: &Host) -> u64 {
+    let mut known = 0;
     for seed in seeds(SEQUENCES) {
         let _playing = Playing { test, seed };
-        let mut stream = Stream::random_within(scope_on(&redis), seed, STEPS);
+        let mut stream = Stream::random_within(scope_on(redis), seed, STEPS);
         if time == Time::StandsStill {
             stream.rules.ttl_ms = A_DAY_MS;
             stream.rules.lease_ms = stream.rules.lease_ms.min(1) * A_DAY_MS / 2;
@@ -104,7 +126,9 @@ async fn check(test: &'static str, time: Time) {
                 panic!("in the end: {difference}\n{:?}", stream.rules);
             }
         }
+        known += both.redis.known();
     }
+    known
 }
 
 #[derive(Clone, Debug)]

@@ -9,14 +9,17 @@ pub(crate) mod seeds;
 pub(crate) mod translate;
 pub(crate) mod world;
 
-use std::fmt::{Debug, Write};
+use std::{
+    fmt::{Debug, Write},
+    time::Duration,
+};
 
 use self::{
     seeds::{Playing, seeds},
     translate::{action_of, answer_of, outcome_name, policy_of, raw_event, raw_events},
-    world::{Host, World, deliver},
+    world::{Host, WITHIN_A_TICK, World, deliver},
 };
-use dedupd::domain::place::Position;
+use dedupd::{domain::place::Position, engine::known::KnownOptions};
 
 use crate::{
     oracle::{
@@ -57,6 +60,21 @@ async fn redis_62_agrees_with_the_oracle() {
         ..Options::default()
     });
     check_streams(test, &Host::Redis(server), REDIS_STREAMS).await;
+}
+
+/// What Redis would say, said without it.
+#[tokio::test]
+async fn redis_and_what_is_remembered_of_it_agree_with_the_oracle() {
+    let test = "property::redis_and_what_is_remembered_of_it_agree_with_the_oracle";
+    let server = RedisServer::start(Options::default());
+    let options = KnownOptions {
+        max_age: WITHIN_A_TICK,
+        max_bytes: 1 << 16,
+        // No call is given up here.
+        settled_after: Duration::ZERO,
+    };
+    let known = check_streams(test, &Host::Remembering(server, options), REDIS_STREAMS).await;
+    assert!(known > 0, "nothing was remembered");
 }
 
 #[tokio::test]
@@ -128,30 +146,39 @@ pub(crate) const fn scope_on(host: &Host) -> Scope {
     }
 }
 
-async fn check_streams(test: &'static str, host: &Host, default_streams: u64) {
+/// Says how many events were decided by what was remembered.
+async fn check_streams(test: &'static str, host: &Host, default_streams: u64) -> u64 {
+    let mut known = 0;
     for seed in seeds(default_streams) {
         let _playing = Playing { test, seed };
         let mut stream = Stream::random_within(scope_on(host), seed, STEPS);
-        if matches!(host, Host::Memory) {
-            // Nothing else can write there.
+        if !matches!(host, Host::Redis(_)) {
+            // Nothing else can write there, or it is not noticed at once.
             stream
                 .steps
                 .retain(|step| !matches!(step.act, Act::Foreign { .. }));
         }
-        if let Err(first) = play(&stream, host).await {
-            let stream = shrunk(stream, host).await;
-            let Err(disagreement) = play(&stream, host).await else {
-                panic!("at times, a race: {first}\n{}", excerpt(&stream));
-            };
-            panic!("{disagreement}\n{}", excerpt(&stream));
-        }
+        let first = match play(&stream, host).await {
+            Ok(events) => {
+                known += events;
+                continue;
+            }
+            Err(first) => first,
+        };
+        let stream = shrunk(stream, host).await;
+        let Err(disagreement) = play(&stream, host).await else {
+            panic!("at times, a race: {first}\n{}", excerpt(&stream));
+        };
+        panic!("{disagreement}\n{}", excerpt(&stream));
     }
+    known
 }
 
-/// Both judges over one stream; the first disagreement.
-async fn play(stream: &Stream, host: &Host) -> Result<(), String> {
+/// Both judges over one stream; the first disagreement. If there is none, how many events were
+/// decided by what was remembered.
+async fn play(stream: &Stream, host: &Host) -> Result<u64, String> {
     let Some(first) = stream.steps.first() else {
-        return Ok(());
+        return Ok(0);
     };
     let policy = policy_of(&stream.rules, stream.seed);
     let start_unix_ns = first.now_unix_ns - first.now_ms as i64 * 1_000_000;
@@ -169,7 +196,7 @@ async fn play(stream: &Stream, host: &Host) -> Result<(), String> {
             .await
             .map_err(|disagreement| format!("step {number}: {disagreement}"))?;
     }
-    Ok(())
+    Ok(both.product.known())
 }
 
 struct Both {

@@ -6,7 +6,7 @@ use super::*;
 fn all_errors_are_found_at_once() {
     let yaml = r#"
 listen: { grpc: [50061, "localhost:1", "unix:"], admin: x, tls: { cert_file: a, kye_file: b } }
-store: { url: "ftp://host", budget: 0s, max_memory: 5, max_local_memory: 1kB }
+store: { url: "ftp://host", budget: 0s, max_memory: 5, max_local_memory: 1kB, known_claims: { max_age: 2h, max_memory: 1kB, age: 1s } }
 limits: { max_events_per_request: 0, max_request_bytes: 1, max_response_bytes: lots }
 drian: {}
 drain: { quiet: 2h }
@@ -45,6 +45,9 @@ namespaces:
             ("store.budget", "longer than 0 and at most 10s"),
             ("store.max_memory", "at least 1MiB"),
             ("store.max_local_memory", "at least 1MiB"),
+            ("store.known_claims.age", "is not a key"),
+            ("store.known_claims.max_age", "at most 1h, or 0s"),
+            ("store.known_claims.max_memory", "at least 1MiB"),
             ("limits.max_events_per_request", "must be 1 to 100000"),
             ("limits.max_request_bytes", "must be 4KiB to 256MiB"),
             ("limits.max_response_bytes", "\"lots\" is not a size"),

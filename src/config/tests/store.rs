@@ -119,13 +119,14 @@ fn keys_that_do_not_go_together_are_refused() {
     type Row<'a> = (&'a str, &'a [(&'a str, &'a str)]);
     let rows: [Row; 19] = [
         (
-            "{ user: app, password_file: $pw, tls: {}, sentinel: {}, wait_replicas: 1 }",
+            "{ user: app, password_file: $pw, tls: {}, sentinel: {}, wait_replicas: 1, known_claims: {} }",
             &[
                 ("store.user", "the store is memory://"),
                 ("store.password_file", "the store is memory://"),
                 ("store.tls", "the store is memory://"),
                 ("store.sentinel", "the store is memory://"),
                 ("store.wait_replicas", "the store is memory://"),
+                ("store.known_claims", "the store is memory://"),
             ],
         ),
         (
@@ -351,7 +352,7 @@ fn files_are_looked_at_but_not_named() {
 fn what_takes_effect_of_the_store_can_be_fed_back() {
     let files = Files::new();
     let rows = [
-        "{ url: 'redis://app:hunter2@h/2', wait_replicas: 2 }",
+        "{ url: 'redis://app:hunter2@h/2', wait_replicas: 2, known_claims: { max_age: 0s, max_memory: 3MiB } }",
         "{ url: 'redis+unix:///s', user: app, password_file: $pw }",
         "{ url: 'rediss://app@h', password_file: $pw, tls: { ca: $pem, certificate: $pem, key: $key } }",
         "{ url: 'redis-sentinel://h,g/m', sentinel: { user: watch, password_file: $pw, tls: {} } }",
@@ -380,6 +381,7 @@ fn what_takes_effect_of_the_store_can_be_fed_back() {
             "max_memory": "1GiB",
             "max_local_memory": "256MiB",
             "wait_replicas": 0,
+            "known_claims": { "max_age": "1m", "max_memory": "16MiB" },
             "sentinel": {
                 "user": "***",
                 "password_file": pw,

@@ -270,7 +270,7 @@ fn warnings_name_what_is_probably_not_meant() {
 
 #[test]
 fn stores_in_memory_keep_within_what_the_process_may_use() {
-    let check = |limit: Option<u64>, max_memory: &str, max_local: &str| {
+    let check = |limit: Option<u64>, max_memory: &str, max_local: &str, known: &str| {
         let flags = Flags {
             memory_limit_bytes: limit,
             ..Flags::default()
@@ -283,11 +283,13 @@ fn stores_in_memory_keep_within_what_the_process_may_use() {
             max_local,
             "{limit:?}"
         );
+        let known_claims = size_text(store.known_claims.max_bytes);
+        assert_eq!(known_claims, known, "{limit:?}");
     };
-    check(None, "1GiB", "256MiB");
-    check(Some(16 << 30), "1GiB", "256MiB");
-    check(Some(256 << 20), "128MiB", "64MiB");
-    check(Some(1 << 20), "1MiB", "1MiB");
+    check(None, "1GiB", "256MiB", "16MiB");
+    check(Some(16 << 30), "1GiB", "256MiB", "16MiB");
+    check(Some(128 << 20), "64MiB", "32MiB", "8MiB");
+    check(Some(1 << 20), "1MiB", "1MiB", "1MiB");
 }
 
 #[test]

@@ -23,6 +23,7 @@ use dedupd::{
         Engine,
         admit::{Admission, AdmitOptions, Admitting},
         explain::Explanation,
+        known::KnownOptions,
         settle::Settlement,
     },
     store::{
@@ -60,13 +61,18 @@ end";
 pub(crate) enum Host {
     Memory,
     Redis(RedisServer),
+    /// Confirmed claims are remembered by the engine.
+    Remembering(RedisServer, KnownOptions),
 }
+
+/// Until the next tick: what has expired or was changed in Redis by then is not remembered.
+pub(crate) const WITHIN_A_TICK: Duration = Duration::from_millis(REDIS_TICK_MS - 1);
 
 impl Host {
     pub(crate) const fn tick_ms(&self) -> u64 {
         match self {
             Host::Memory => 1,
-            Host::Redis(_) => REDIS_TICK_MS,
+            Host::Redis(_) | Host::Remembering(..) => REDIS_TICK_MS,
         }
     }
 
@@ -75,7 +81,7 @@ impl Host {
         let clock = Clock::manual(EventTime::from_unix_nanos(start_unix_ns));
         let (store, server): (Arc<dyn Store>, _) = match self {
             Host::Memory => (Arc::new(MemoryStore::new(clock.clone(), 1 << 30)), None),
-            Host::Redis(server) => {
+            Host::Redis(server) | Host::Remembering(server, _) => {
                 let client = redis::Client::open(server.url()).unwrap();
                 let mut connection = client.get_multiplexed_async_connection().await.unwrap();
                 let flush = redis::cmd("FLUSHALL");
@@ -90,7 +96,10 @@ impl Host {
                 (Arc::new(store), Some(connection))
             }
         };
-        let engine = Engine::new(vec![Arc::clone(&policy)], store, clock.clone(), 5000);
+        let mut engine = Engine::new(vec![Arc::clone(&policy)], store, clock.clone(), 5000);
+        if let Host::Remembering(_, options) = self {
+            engine = engine.with_known_claims(*options);
+        }
         engine.breaker().probe_answered();
         let world = World {
             engine: Arc::new(engine),
@@ -121,6 +130,11 @@ impl World {
             pass.arg(PASS).arg(0).arg(self.tick_ms).arg(step_ms);
             pass.exec_async(server).await.unwrap();
         }
+    }
+
+    /// Events that were decided by what is remembered.
+    pub(crate) fn known(&self) -> u64 {
+        self.engine.namespaces()[0].counters().known()
     }
 
     pub(crate) fn submit(
