@@ -80,6 +80,9 @@ impl<T: Trace> MemoryStore<T> {
     fn touch(&self, request: &ClaimRequest, due: &[Due<'_>], stripe: &[Shard]) {
         for due in due {
             stripe[due.table].touch_index(&due.primary);
+        }
+        for due in due {
+            stripe[due.table].touch_end();
             let plan = &request.plans.plans()[due.plan];
             for (name, _) in request.plans.neighbours(plan) {
                 stripe[due.table].touch_index(&self.key(request, name));

@@ -39,10 +39,15 @@ impl Bucket {
         const fn zero_bytes(word: u64) -> u64 {
             word.wrapping_sub(0x0101_0101_0101_0101) & !word & 0x8080_8080_8080_8080
         }
-        let [a, b, c, d, e, f, g, h, i, j, k, l] = self.tags;
-        let pattern = u64::from_ne_bytes([tag; 8]);
-        let low = zero_bytes(u64::from_le_bytes([a, b, c, d, e, f, g, h]) ^ pattern);
-        let high = zero_bytes(u64::from(u32::from_le_bytes([i, j, k, l])) ^ (pattern >> 32));
+        // As words, which a processor has loaded at once.
+        let (low, high) = self.tags.split_at(8);
+        let (low, high) = (
+            low.try_into().map_or(0, u64::from_le_bytes),
+            high.try_into().map_or(0, u32::from_le_bytes),
+        );
+        let pattern = u64::from(tag) * 0x0101_0101_0101_0101;
+        let low = zero_bytes(low ^ pattern);
+        let high = zero_bytes(u64::from(high) ^ pattern >> 32);
         // Four bytes of the upper word are no entries.
         let mut found = u128::from(low) | u128::from(high & 0xFFFF_FFFF) << 64;
         std::iter::from_fn(move || {

@@ -50,9 +50,12 @@ pub(super) struct Log {
 
 #[derive(Debug)]
 struct Piece {
-    words: Vec<u64>,
-    claims: u32,
-    removed_words: u32,
+    /// All of them are there from the beginning, so that the next claim's can be brought into the
+    /// cache.
+    words: Box<[u64]>,
+    used_words: u16,
+    claims: u16,
+    removed_words: u16,
     /// No claim expires before.
     expires_from_ms: u64,
     /// No claim expires later.
@@ -60,9 +63,10 @@ struct Piece {
 }
 
 impl Piece {
-    const fn new(words: Vec<u64>) -> Self {
+    const fn new(words: Box<[u64]>) -> Self {
         Self {
             words,
+            used_words: 0,
             claims: 0,
             removed_words: 0,
             expires_from_ms: u64::MAX,
@@ -71,7 +75,11 @@ impl Piece {
     }
 
     const fn has_room(&self, words: usize) -> bool {
-        self.words.len() + words <= self.words.capacity()
+        self.used_words as usize + words <= self.words.len()
+    }
+
+    fn used(&self) -> &[u64] {
+        &self.words[..self.used_words as usize]
     }
 
     fn keeps_until(&mut self, expires_at_ms: u64) {
@@ -105,7 +113,7 @@ impl Log {
     }
 
     pub(super) fn claim(&self, place: Place) -> Option<Claim<'_>> {
-        let words = &self.pieces.get(self.number(place))?.words;
+        let words = self.pieces.get(self.number(place))?.used();
         let words = words
             .get(place.word()..)
             .filter(|words| !words.is_empty())?;
@@ -114,8 +122,11 @@ impl Log {
 
     /// Brings the place of the next claim into the cache.
     pub(super) fn touch_end(&self) {
-        let last = self.pieces.back().and_then(|piece| piece.words.last());
-        std::hint::black_box(last.copied());
+        const FIRST_AND_LAST: [usize; 2] = [0, 7];
+        if let Some(piece) = self.pieces.back() {
+            let next = FIRST_AND_LAST.map(|word| piece.words.get(piece.used_words as usize + word));
+            std::hint::black_box(next.map(|word| word.copied()));
+        }
     }
 
     /// What a claim of so many words would allocate.
@@ -127,7 +138,7 @@ impl Log {
             return 0;
         }
         if let Some(capacity) = self.grown_first(words) {
-            return (capacity - last.words.capacity()) * WORD_BYTES;
+            return (capacity - last.words.len()) * WORD_BYTES;
         }
         if self.oldest_has_expired(now_ms) {
             return 0;
@@ -143,8 +154,8 @@ impl Log {
     /// The new capacity of the only piece, where it is to grow.
     fn grown_first(&self, words: usize) -> Option<usize> {
         let piece = self.pieces.back().filter(|_| self.pieces.len() == 1)?;
-        let capacity = first_capacity(piece.words.len() + words);
-        (capacity <= PIECE_WORDS && piece.words.capacity() > 0).then_some(capacity)
+        let capacity = first_capacity(piece.used_words as usize + words);
+        (capacity <= PIECE_WORDS && !piece.words.is_empty()).then_some(capacity)
     }
 
     pub(super) fn has_room(&self, words: usize) -> bool {
@@ -154,11 +165,13 @@ impl Log {
     }
 
     /// Makes room for so many words, in `spare` if that is a whole piece.
-    pub(super) fn grow(&mut self, words: usize, spare: Vec<u64>) {
+    pub(super) fn grow(&mut self, words: usize, spare: Option<Box<[u64]>>) {
         if let Some(capacity) = self.grown_first(words) {
-            let piece = &mut self.pieces[0].words;
-            self.allocated_words += capacity - piece.capacity();
-            piece.reserve_exact(capacity - piece.len());
+            let piece = &mut self.pieces[0];
+            let mut memory = zeros(capacity);
+            memory[..piece.words.len()].copy_from_slice(&piece.words);
+            self.allocated_words += capacity - piece.words.len();
+            piece.words = memory;
             return;
         }
         let capacity = if self.pieces.is_empty() {
@@ -166,46 +179,54 @@ impl Log {
         } else {
             PIECE_WORDS.max(words)
         };
-        let mut memory = spare;
-        if memory.capacity() < capacity {
-            memory = Vec::with_capacity(capacity);
-        }
-        memory.clear();
-        self.allocated_words += memory.capacity();
+        let spare = spare.filter(|spare| spare.len() >= capacity);
+        let memory = spare.unwrap_or_else(|| zeros(capacity));
+        self.allocated_words += memory.len();
         self.push(memory);
     }
 
     /// Appends a claim, for which there is room.
-    ///
-    /// # Panics
-    ///
-    /// If there is no piece.
     pub(super) fn append(&mut self, claim: &NewClaim<'_>) -> Place {
-        self.append_with(claim.meta().expires_at_ms(), |words| claim.append_to(words))
+        let expires_at_ms = claim.meta().expires_at_ms();
+        self.append_with(claim.words(), expires_at_ms, |words| claim.write_to(words))
     }
 
+    /// Appends a claim that was in the log before, for which there is room.
     pub(super) fn append_again(&mut self, claim: &[u64]) -> Place {
         let expires_at_ms = Claim::at(claim).meta().expires_at_ms();
-        self.append_with(expires_at_ms, |words| words.extend_from_slice(claim))
+        self.append_with(claim.len(), expires_at_ms, |words| {
+            words.copy_from_slice(claim)
+        })
     }
 
-    fn append_with(&mut self, expires_at_ms: u64, append: impl FnOnce(&mut Vec<u64>)) -> Place {
+    /// # Panics
+    ///
+    /// If there is no room.
+    fn append_with(
+        &mut self,
+        words: usize,
+        expires_at_ms: u64,
+        write: impl FnOnce(&mut [u64]),
+    ) -> Place {
         let number = self.first + self.pieces.len() as u64 - 1;
         let piece = self.pieces.back_mut().expect("a piece with room");
-        let place = Place::new(number, piece.words.len());
-        append(&mut piece.words);
+        let first = piece.used_words as usize;
+        write(&mut piece.words[first..first + words]);
+        piece.used_words += words as u16;
         piece.claims += 1;
         piece.keeps_until(expires_at_ms);
         self.claims += 1;
-        place
+        Place::new(number, first)
     }
 
     /// Writes over a claim with the same key. Says no where the new one has other words.
     pub(super) fn overwrite(&mut self, place: Place, claim: &NewClaim<'_>) -> bool {
         let number = self.number(place);
         let piece = &mut self.pieces[number];
-        let fits = claim.overwrite(&mut piece.words[place.word()..]);
+        let words = &mut piece.words[place.word()..];
+        let fits = claim.fits(words);
         if fits {
+            claim.write_to(&mut words[..claim.words()]);
             piece.keeps_until(claim.meta().expires_at_ms());
         }
         fits
@@ -237,26 +258,29 @@ impl Log {
         let removed_words = Claim::at(words).words();
         words::mark_removed(words);
         piece.claims -= 1;
-        piece.removed_words += removed_words as u32;
+        piece.removed_words += removed_words as u16;
         self.claims -= 1;
         self.removed_words += removed_words;
         if piece.claims == 0 {
-            self.removed_words -= piece.removed_words as usize;
-            let mut memory = std::mem::take(&mut piece.words);
+            let Piece {
+                words: memory,
+                removed_words,
+                ..
+            } = std::mem::replace(piece, Piece::new(Box::default()));
+            self.removed_words -= removed_words as usize;
             self.empty_pieces += 1;
             if number + 1 == self.pieces.len() {
                 // A claim that is made and removed, over and over, allocates nothing. Under a new
                 // number, since a place is never used again.
-                memory.clear();
                 self.push(memory);
             } else {
-                self.allocated_words -= memory.capacity();
+                self.allocated_words -= memory.len();
             }
             self.drop_empty();
         }
     }
 
-    fn push(&mut self, memory: Vec<u64>) {
+    fn push(&mut self, memory: Box<[u64]>) {
         if self.pieces.len() == self.pieces.capacity() {
             self.pieces.reserve_exact(list_growth(self.pieces.len()));
         }
@@ -265,7 +289,7 @@ impl Log {
 
     fn drop_empty(&mut self) {
         while let Some(oldest) = self.pieces.front()
-            && oldest.words.capacity() == 0
+            && oldest.words.is_empty()
         {
             self.pieces.pop_front();
             self.first += 1;
@@ -281,13 +305,13 @@ impl Log {
 
     /// Drops the oldest piece with all that is in it; says how many claims that was, and gives its
     /// memory.
-    pub(super) fn drop_oldest(&mut self) -> (usize, Vec<u64>) {
+    pub(super) fn drop_oldest(&mut self) -> (usize, Box<[u64]>) {
         let Some(oldest) = self.pieces.pop_front() else {
-            return (0, Vec::new());
+            return (0, Box::default());
         };
         self.first += 1;
         self.claims -= oldest.claims as usize;
-        self.allocated_words -= oldest.words.capacity();
+        self.allocated_words -= oldest.words.len();
         self.removed_words -= oldest.removed_words as usize;
         self.drop_empty();
         (oldest.claims as usize, oldest.words)
@@ -324,7 +348,9 @@ impl Log {
         number: u64,
         from_word: usize,
     ) -> impl Iterator<Item = (Place, Claim<'_>)> {
-        let words = self.piece(number).map_or(&[][..], |piece| &piece.words);
+        let words = self
+            .piece(number)
+            .map_or(&[][..], |piece| &piece.words[..piece.used_words as usize]);
         let mut next = from_word;
         let all = std::iter::from_fn(move || {
             let claim = Claim::at(words.get(next..).filter(|words| !words.is_empty())?);
@@ -347,6 +373,10 @@ impl Log {
             self.pieces.shrink_to(self.pieces.len());
         }
     }
+}
+
+fn zeros(words: usize) -> Box<[u64]> {
+    vec![0; words].into()
 }
 
 /// A power of two, up to a whole piece.

@@ -51,8 +51,8 @@ use crate::{
 };
 
 /// Locks. A request of 500 events holds each for eight claims, a microsecond or so.
-const STRIPES: usize = 64;
-const SHARDS_PER_STRIPE: usize = 64;
+const STRIPES: usize = 32;
+const SHARDS_PER_STRIPE: usize = 32;
 /// At ten million claims a table holds 2,400: moving it takes tens of microseconds.
 const SHARDS: usize = STRIPES * SHARDS_PER_STRIPE;
 /// Tables that one tick passes over, so that an idle store is clean after half a minute.

@@ -50,9 +50,13 @@ impl Shard {
         self.index.bytes() + self.log.bytes()
     }
 
-    /// Brings what a look-up of the key and a claim under it begin with into the cache.
+    /// Brings what a look-up of the key begins with into the cache.
     pub(super) fn touch_index(&self, key: &Key<'_>) {
         self.index.touch(key.hash);
+    }
+
+    /// Brings the place of the next claim into the cache.
+    pub(super) fn touch_end(&self) {
         self.log.touch_end();
     }
 
@@ -167,9 +171,9 @@ impl Shard {
 
     /// A piece is full: also the time to look after the others, by a bounded amount.
     fn make_room(&mut self, words: usize, now_ms: u64, hasher: &DefaultHashBuilder) {
-        let mut spare = Vec::new();
+        let mut spare = None;
         if self.log.oldest_has_expired(now_ms) {
-            spare = self.drop_oldest();
+            spare = Some(self.drop_oldest());
         }
         self.sweep(PIECES_PER_SWEEP, now_ms, hasher);
         self.clean(PIECES_PER_CLEANING, now_ms, hasher);
@@ -179,7 +183,7 @@ impl Shard {
     }
 
     /// Returns its memory.
-    fn drop_oldest(&mut self) -> Vec<u64> {
+    fn drop_oldest(&mut self) -> Box<[u64]> {
         let (expired, memory) = self.log.drop_oldest();
         self.expired += expired as u64;
         memory
@@ -276,7 +280,7 @@ impl Shard {
         };
         self.remove_at(at, place);
         if !self.log.has_room(words.len()) {
-            self.log.grow(words.len(), Vec::new());
+            self.log.grow(words.len(), None);
         }
         let place = self.log.append_again(&words);
         self.enter(hash, place, hasher);

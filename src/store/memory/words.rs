@@ -27,7 +27,6 @@ const WORD_BYTES: usize = 8;
 const DIGEST_WORDS: usize = 5;
 /// Of a claim under an id, without its content hash and the id.
 const ID_WORDS: usize = 3;
-const MAX_HEAD_WORDS: usize = DIGEST_WORDS + 1 + 2 + 1;
 
 /// Expiry in milliseconds (40 bits: 34 years), namespace (16), flags (6), state (2; 0: removed).
 #[derive(Clone, Copy, Debug)]
@@ -100,96 +99,113 @@ impl Meta {
     }
 }
 
-/// What is to be kept: the words before the id, and the id.
+/// What is to be kept.
 #[derive(Debug)]
 pub(super) struct NewClaim<'a> {
-    head: [u64; MAX_HEAD_WORDS],
-    head_words: usize,
-    id: &'a [u8],
+    meta: Meta,
+    key: &'a Key<'a>,
+    nonce: Nonce,
+    sighting: &'a Sighting,
+    partition: Option<Partition>,
 }
 
 impl<'a> NewClaim<'a> {
     pub(super) fn new(
-        key: &Key<'a>,
+        key: &'a Key<'a>,
         partition: Option<Partition>,
         (state, nonce): (ClaimState, Nonce),
-        sighting: &Sighting,
+        sighting: &'a Sighting,
         expires_at_ms: u64,
     ) -> Self {
         let flag = |set: bool, flag: u64| if set { flag } else { 0 };
-        let nonce = word_of_nonce(nonce);
-        let mut head = [0; MAX_HEAD_WORDS];
-        let mut head_words = 0;
-        let mut push = |word: u64| {
-            head[head_words] = word;
-            head_words += 1;
-        };
         // Under a session no hash is kept.
-        let content_hash = sighting.content_hash.filter(|_| !sighting.is_session());
-        let has_hash = flag(content_hash.is_some(), Meta::HAS_HASH);
-        let meta = |flags: u64| {
-            let meta = Meta(Meta::of_key(key.namespace, flags));
-            meta.with_state(state, expires_at_ms).0
-        };
-        let id = match key.name {
-            Name::Digest { words, is_decimal } => {
-                push(meta(
-                    has_hash
-                        | flag(sighting.position.is_some(), Meta::HAS_POSITION)
-                        | flag(sighting.is_session(), Meta::IS_SESSION)
-                        | flag(partition.is_some(), Meta::HAS_PARTITION)
-                        | flag(is_decimal, Meta::IS_DECIMAL),
-                ));
-                words.into_iter().for_each(&mut push);
-                push(nonce);
-                // Every one has a time: only keyed events have none.
-                push(sighting.time.map_or(0, word_of_time));
-                let latest = sighting.latest.map(word_of_time);
-                content_hash.or(latest).into_iter().for_each(&mut push);
-                if let Some(position) = sighting.position {
-                    push(position.latitude_deg().to_bits());
-                    push(position.longitude_deg().to_bits());
-                }
-                partition
-                    .into_iter()
-                    .for_each(|partition| push(partition.0));
-                &[]
+        let has_hash = sighting.content_hash.is_some() && !sighting.is_session();
+        let flags = match key.name {
+            Name::Digest { is_decimal, .. } => {
+                flag(sighting.position.is_some(), Meta::HAS_POSITION)
+                    | flag(sighting.is_session(), Meta::IS_SESSION)
+                    | flag(partition.is_some(), Meta::HAS_PARTITION)
+                    | flag(is_decimal, Meta::IS_DECIMAL)
             }
-            Name::Id(id) => {
-                push(meta(has_hash | Meta::IS_ID));
-                push(word_of_id(key.hash, id.len()));
-                push(nonce);
-                content_hash.into_iter().for_each(&mut push);
-                id
-            }
+            Name::Id(_) => Meta::IS_ID,
         };
+        let meta = Meta::of_key(key.namespace, flags | flag(has_hash, Meta::HAS_HASH));
         Self {
-            head,
-            head_words,
-            id,
+            meta: Meta(meta).with_state(state, expires_at_ms),
+            key,
+            nonce,
+            sighting,
+            partition,
         }
     }
 
     pub(super) const fn meta(&self) -> Meta {
-        Meta(self.head[0])
+        self.meta
     }
 
     pub(super) const fn words(&self) -> usize {
-        self.head_words + self.id.len().div_ceil(WORD_BYTES)
+        let id_bytes = match self.key.name {
+            Name::Digest { .. } => 0,
+            Name::Id(id) => id.len(),
+        };
+        self.meta.head_words() + id_bytes.div_ceil(WORD_BYTES)
     }
 
-    pub(super) fn append_to(&self, words: &mut Vec<u64>) {
-        words.extend_from_slice(&self.head[..self.head_words]);
-        words.extend(words_of(self.id));
-    }
-
-    /// Writes over a claim under the same key. Says no where that one has other words.
-    pub(super) fn overwrite(&self, words: &mut [u64]) -> bool {
-        let fits = Meta(words[0]).head_words() == self.head_words;
-        if fits {
-            words[..self.head_words].copy_from_slice(&self.head[..self.head_words]);
+    /// Gives out the words before the id, one after the other: what is collected first and copied
+    /// then waits for all writes before it.
+    fn write_head(&self, mut put: impl FnMut(u64)) {
+        put(self.meta.0);
+        match self.key.name {
+            Name::Digest { words, .. } => words.into_iter().for_each(&mut put),
+            Name::Id(id) => put(word_of_id(self.key.hash, id.len())),
         }
-        fits
+        put(word_of_nonce(self.nonce));
+        let Sighting {
+            time,
+            latest,
+            content_hash,
+            position,
+        } = self.sighting;
+        if !self.meta.has(Meta::IS_ID) {
+            // Every one has a time: only keyed events have none.
+            put(time.map_or(0, word_of_time));
+        }
+        if self.meta.has(Meta::IS_SESSION) {
+            put(latest.map_or(0, word_of_time));
+        } else if let Some(content_hash) = *content_hash {
+            put(content_hash);
+        }
+        if self.meta.has(Meta::HAS_POSITION)
+            && let Some(position) = position
+        {
+            put(position.latitude_deg().to_bits());
+            put(position.longitude_deg().to_bits());
+        }
+        if self.meta.has(Meta::HAS_PARTITION)
+            && let Some(partition) = self.partition
+        {
+            put(partition.0);
+        }
+    }
+
+    /// To as many words as it has.
+    pub(super) fn write_to(&self, words: &mut [u64]) {
+        let mut words = words.iter_mut();
+        let mut put = |word| {
+            if let Some(at) = words.next() {
+                *at = word;
+            }
+        };
+        self.write_head(&mut put);
+        match self.key.name {
+            Name::Digest { .. } => {}
+            Name::Id(id) => words_of(id).for_each(put),
+        }
+    }
+
+    /// Has the claim at the beginning of the words, which stands under the same key, as many?
+    pub(super) const fn fits(&self, words: &[u64]) -> bool {
+        Meta(words[0]).head_words() == self.meta.head_words()
     }
 }
 
