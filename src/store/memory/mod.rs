@@ -4,19 +4,23 @@
 //! Tables share a few dozen locks: a large request takes each lock once and finds its claims in a
 //! loop whose cache misses overlap, which a lock for each claim would prevent. A live claim is never
 //! evicted: where the bound on memory is reached the store is full, which is an outage and not a
-//! first sighting. Claims are forgotten by a hand that passes over a few slots at every call and a
-//! few tables at every tick, so that expiry costs a bounded amount and never a full sweep.
+//! first sighting. A table is a log: what expires in the order in which it was claimed leaves it
+//! without being looked at, and the rest is found by a hand that passes over a few pieces of the log
+//! whenever one is full, and over a few tables at every tick. Expiry never is a full sweep.
 
-mod pieces;
+mod decide;
+mod index;
+mod key;
+mod log;
 mod settle;
 mod shard;
-mod slot;
-mod slots;
 mod trace;
 pub mod walk;
+mod words;
 mod write_back;
 
 use std::{
+    marker::PhantomData,
     sync::{
         Arc,
         atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering},
@@ -25,10 +29,12 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use smallvec::SmallVec;
 
-use self::shard::{Key, Shard};
-pub use self::trace::{Trace, WholeKey};
+pub use self::{
+    decide::Round,
+    trace::{Trace, WholeKey},
+};
+use self::{key::Key, shard::Shard};
 use super::{
     ClaimOutcome, ClaimRequest, Claims, ContractAssertion, Found, GiveBack, HoldMs, QueueFull,
     Reply, SettleRequest, Store, StoreError, StoreStats,
@@ -39,36 +45,34 @@ use super::{
 use crate::{
     clock::Clock,
     domain::{
-        claim::{self, Record, SettleOutcome, Standing, Vicinity},
+        claim::{SettleOutcome, Standing},
         key::{KeyName, Partition},
-        plan::Plan,
     },
 };
 
 /// Locks. A request of 500 events holds each for eight claims, a microsecond or so.
-const STRIPES: usize = 64;
-const SHARDS_PER_STRIPE: usize = 64;
+const STRIPES: usize = 32;
+const SHARDS_PER_STRIPE: usize = 32;
 /// At ten million claims a table holds 2,400: moving it takes tens of microseconds.
 const SHARDS: usize = STRIPES * SHARDS_PER_STRIPE;
-/// A claim that finds no memory passes over this many pieces of slots before it gives up.
-const PIECES_WHEN_FULL: usize = 4;
 /// Tables that one tick passes over, so that an idle store is clean after half a minute.
 const SHARDS_PER_TICK: usize = SHARDS / 32;
 
 /// Claims in this process.
 #[derive(Debug)]
 pub struct MemoryStore<T = ()> {
-    stripes: Box<[Mutex<Stripe<T>>]>,
+    stripes: Box<[Mutex<Stripe>]>,
     clock: Clock,
     hasher: hashbrown::DefaultHashBuilder,
     usage: Usage,
     next_tick_shard: AtomicUsize,
     given_back: AtomicU64,
     give_backs_kept: AtomicU64,
+    trace: PhantomData<T>,
 }
 
 /// Tables behind one lock.
-type Stripe<T> = Box<[Shard<T>]>;
+type Stripe = Box<[Shard]>;
 
 /// Which stripe, and which of its tables.
 const fn place(partition: Partition) -> (usize, usize) {
@@ -132,6 +136,7 @@ impl<T: Trace> MemoryStore<T> {
             next_tick_shard: AtomicUsize::new(0),
             given_back: AtomicU64::new(0),
             give_backs_kept: AtomicU64::new(0),
+            trace: PhantomData,
         }
     }
 
@@ -156,7 +161,7 @@ impl<T: Trace> MemoryStore<T> {
         self.usage.expired.load(Ordering::Relaxed)
     }
 
-    fn with_shard<R>(&self, partition: Partition, work: impl FnOnce(&mut Shard<T>) -> R) -> R {
+    fn with_shard<R>(&self, partition: Partition, work: impl FnOnce(&mut Shard) -> R) -> R {
         let (stripe, table) = place(partition);
         let mut stripe = self.stripes[stripe].lock();
         let mut change = Change::default();
@@ -170,9 +175,9 @@ impl<T: Trace> MemoryStore<T> {
     /// before it.
     fn tracked<R>(
         &self,
-        shard: &mut Shard<T>,
+        shard: &mut Shard,
         change: &mut Change,
-        work: impl FnOnce(&mut Shard<T>) -> R,
+        work: impl FnOnce(&mut Shard) -> R,
     ) -> R {
         let (bytes, claims, expired) = (shard.bytes(), shard.len(), shard.expired());
         let result = work(shard);
@@ -190,158 +195,6 @@ impl<T: Trace> MemoryStore<T> {
         Key::new(request.namespace, name, &self.hasher)
     }
 
-    /// Decides the given plans, each subject's in their order, and says what each came to.
-    pub fn decide_all(
-        &self,
-        request: &ClaimRequest,
-        plans: &[usize],
-        round: Round,
-        mut decided: impl FnMut(usize, Result<ClaimOutcome, StoreError>),
-    ) {
-        let now_ms = self.clock.monotonic_ms();
-        let all = request.plans.plans();
-        let in_stripes = by_stripe(
-            plans
-                .iter()
-                .map(|&plan| (plan, place(all[plan].partition()).0)),
-        );
-        for group in in_stripes.chunk_by(|a, b| a.1 == b.1) {
-            let keys: SmallVec<[(usize, usize, Key<'_>); 16]> = group
-                .iter()
-                .map(|&(index, _)| {
-                    let plan = &all[index];
-                    let table = place(plan.partition()).1;
-                    (index, table, self.key(request, request.plans.primary(plan)))
-                })
-                .collect();
-            let mut stripe = self.stripes[group[0].1].lock();
-            for (index, table, key) in &keys {
-                stripe[*table].touch(key);
-                for (name, _) in request.plans.neighbours(&all[*index]) {
-                    stripe[*table].touch(&self.key(request, name));
-                }
-            }
-            let mut change = Change::default();
-            for (index, table, key) in &keys {
-                self.tracked(&mut stripe[*table], &mut change, |shard| {
-                    let decided = |outcome| decided(*index, outcome);
-                    self.decide(request, *index, key, round, shard, now_ms, decided);
-                });
-            }
-            self.usage.add(&change);
-        }
-    }
-
-    /// Hands what the plan came to to `decided` where it is known, rather than up a stack: an outcome
-    /// is large, and copying it waits for the writes before it.
-    #[expect(clippy::too_many_arguments)]
-    fn decide(
-        &self,
-        request: &ClaimRequest,
-        index: usize,
-        primary: &Key<'_>,
-        round: Round,
-        shard: &mut Shard<T>,
-        now_ms: u64,
-        decided: impl FnOnce(Result<ClaimOutcome, StoreError>),
-    ) {
-        let plan = &request.plans.plans()[index];
-        let nonce = request.nonces[index];
-        let trace = || T::of(request.plans.primary(plan), plan.partition());
-        shard.sweep_now_and_then(now_ms, &self.hasher);
-        let standing = shard.get(primary, now_ms);
-        let own = standing.filter(|own| request.recognises_own && own.nonce.same_holder(nonce));
-        if let Some(own) = own {
-            match round {
-                Round::First | Round::Looking => return decided(Ok(ClaimOutcome::Own)),
-                Round::Adopting => {
-                    if let Some(taken) = own.adopted_as(plan.stored_state(request.state), nonce) {
-                        shard.replace(primary, &taken, later(now_ms, request.hold));
-                        let nonce = taken.nonce;
-                        return decided(Ok(ClaimOutcome::Claimed {
-                            nonce,
-                            adopted: true,
-                        }));
-                    }
-                }
-            }
-        }
-        if let Some(rival) = self.rival(request, plan, shard, standing, now_ms) {
-            let standing = standing.map(Standing::Record);
-            let seen = claim::seen(plan.sighting(), &rival, standing.as_ref());
-            let put = seen.map_or(Ok(()), |seen| {
-                self.put(shard, primary, trace(), &seen, request.seen_hold, now_ms)
-            });
-            return decided(put.map(|()| ClaimOutcome::Lost(rival)));
-        }
-        match round {
-            Round::Looking => return,
-            Round::First | Round::Adopting => {}
-        }
-        let record = plan.record(request.state, nonce);
-        match self.put(shard, primary, trace(), &record, request.hold, now_ms) {
-            Ok(()) => decided(Ok(ClaimOutcome::Claimed {
-                nonce,
-                adopted: false,
-            })),
-            Err(error) => decided(Err(error)),
-        }
-    }
-
-    fn put(
-        &self,
-        shard: &mut Shard<T>,
-        key: &Key<'_>,
-        trace: T,
-        record: &Record,
-        hold: HoldMs,
-        now_ms: u64,
-    ) -> Result<(), StoreError> {
-        if !self.has_room(shard, key, record, now_ms) {
-            return Err(StoreError::Full);
-        }
-        let expires_at_ms = later(now_ms, hold);
-        shard.insert(key, trace, record, expires_at_ms, now_ms, &self.hasher);
-        Ok(())
-    }
-
-    fn rival(
-        &self,
-        request: &ClaimRequest,
-        plan: &Plan,
-        shard: &Shard<T>,
-        primary: Option<Record>,
-        now_ms: u64,
-    ) -> Option<claim::Rival> {
-        let mut found: SmallVec<[(Vicinity, Standing); 3]> = SmallVec::new();
-        if let Some(record) = primary {
-            found.push((Vicinity::PRIMARY, Standing::Record(record)));
-        }
-        for (name, vicinity) in request.plans.neighbours(plan) {
-            if let Some(record) = shard.get(&self.key(request, name), now_ms) {
-                found.push((vicinity, Standing::Record(record)));
-            }
-        }
-        if found.is_empty() {
-            return None;
-        }
-        claim::rival(plan.sighting(), request.guards, found)
-    }
-
-    /// Is there memory for the key, if need be after some of what expired has gone?
-    fn has_room(&self, shard: &mut Shard<T>, key: &Key<'_>, record: &Record, now_ms: u64) -> bool {
-        let bytes = shard.bytes();
-        let fits = |shard: &Shard<T>| {
-            let growth = shard.growth_bytes(key, record);
-            let change = growth as i64 - (bytes - shard.bytes()) as i64;
-            growth == 0 || self.usage.bytes.load(Ordering::Relaxed) + change <= self.usage.max_bytes
-        };
-        fits(shard) || {
-            shard.sweep(PIECES_WHEN_FULL, now_ms, &self.hasher);
-            fits(shard)
-        }
-    }
-
     fn claims(
         self: Arc<Self>,
         request: Arc<ClaimRequest>,
@@ -354,32 +207,6 @@ impl<T: Trace> MemoryStore<T> {
         });
         Claims::new(self, request, outcomes)
     }
-}
-
-#[derive(Clone, Copy, Debug)]
-pub enum Round {
-    First,
-    Adopting,
-    /// Claims nothing: an event that is near no claim stays undecided.
-    Looking,
-}
-
-/// Sorted by stripe, otherwise in the given order: a counting sort.
-fn by_stripe(plans: impl Iterator<Item = (usize, usize)> + Clone) -> Vec<(usize, usize)> {
-    let mut ends = [0; STRIPES];
-    for (_, stripe) in plans.clone() {
-        ends[stripe] += 1;
-    }
-    let mut next = 0;
-    for end in &mut ends {
-        (*end, next) = (next, next + *end);
-    }
-    let mut sorted = vec![(0, 0); next];
-    for (plan, stripe) in plans {
-        sorted[ends[stripe]] = (plan, stripe);
-        ends[stripe] += 1;
-    }
-    sorted
 }
 
 fn later(now_ms: u64, hold: HoldMs) -> u64 {
@@ -472,7 +299,7 @@ impl<T: Trace> Store for MemoryStore<T> {
                     .get(key, now_ms)
                     .filter(|record| Standing::Record(*record) == *standing)?;
                 record.state.is_settled().then(|| {
-                    shard.remove(key, &self.hasher);
+                    shard.remove(key, now_ms);
                     *place
                 })
             };

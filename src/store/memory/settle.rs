@@ -2,10 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Key, MemoryStore, Trace, later};
+use super::{MemoryStore, Trace, key::Key, later};
 use crate::{
     domain::{
-        claim::{self, ClaimState, Record, SettleAction, SettleEffect, SettleOutcome},
+        claim::{self, ClaimState, SettleAction, SettleEffect, SettleOutcome},
         key::KeyName,
     },
     store::{ClaimRequest, GiveBack, SettleItem},
@@ -23,7 +23,7 @@ impl<T: Trace> MemoryStore<T> {
                 .get(&key, now_ms)
                 .filter(|found| found.nonce == claim.nonce && found.state == state);
             if found.is_some_and(|found| found.saw_one_event()) {
-                shard.remove(&key, &self.hasher);
+                shard.remove(&key, now_ms);
                 self.given_back.fetch_add(1, Ordering::Relaxed);
             } else if found.is_some() {
                 self.give_backs_kept.fetch_add(1, Ordering::Relaxed);
@@ -51,25 +51,23 @@ impl<T: Trace> MemoryStore<T> {
     ) -> SettleOutcome {
         let key = Key::new(item.namespace, name, &self.hasher);
         self.with_shard(item.partition, |shard| {
-            let own = match shard.get(&key, now_ms) {
-                None => return SettleOutcome::Absent,
-                Some(found) if !found.nonce.same_holder(item.nonce) => {
-                    return SettleOutcome::NotHeld;
-                }
-                Some(own) => own,
+            let seen = shard.find(&key, now_ms);
+            let Some((seen, own)) = seen.and_then(|seen| Some((seen, shard.record(seen)?))) else {
+                return SettleOutcome::Absent;
             };
+            if !own.nonce.same_holder(item.nonce) {
+                return SettleOutcome::NotHeld;
+            }
             let (outcome, effect) = claim::settle(action, own.state);
             let expires_at_ms = later(now_ms, item.hold);
             match effect {
                 SettleEffect::Confirm => {
-                    let confirmed = Record {
-                        state: ClaimState::Confirmed,
-                        ..own
-                    };
-                    shard.replace(&key, &confirmed, expires_at_ms);
+                    shard.restate(seen, (ClaimState::Confirmed, own.nonce), expires_at_ms);
                 }
-                SettleEffect::Extend => shard.replace(&key, &own, expires_at_ms),
-                SettleEffect::Delete => shard.remove(&key, &self.hasher),
+                SettleEffect::Extend => {
+                    shard.restate(seen, (own.state, own.nonce), expires_at_ms);
+                }
+                SettleEffect::Delete => shard.remove_seen(seen),
                 SettleEffect::Nothing => {}
             }
             outcome

@@ -1,295 +1,320 @@
-//! One of the embedded store's tables: where the claims under each key lie.
-//!
-//! The table itself holds four bytes for each claim, the place of its slot; slots lie densely in
-//! lists that grow without being moved. A table that doubles, or is half empty, costs little this way.
+//! One of the embedded store's tables: a log of claims, and an index that says where the claims
+//! under a hash lie in it.
 
-use std::hash::BuildHasher;
-
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::DefaultHashBuilder;
+use smallvec::SmallVec;
 
 use super::{
-    pieces::PIECE_ITEMS,
-    slots::{Place, Slots},
-    trace::{Trace, WholeKey},
-    walk::InSlot,
+    index::{At, Index},
+    key::Key,
+    log::{Log, Place},
+    words::{Claim, NewClaim},
 };
-use crate::{
-    domain::{claim::Record, key::KeyName},
-    store::NamespaceId,
-};
+use crate::domain::claim::{ClaimState, Nonce, Record};
 
-/// The hand moves over a piece of the slots in so many claims: a pass takes a quarter as many claims
-/// as the table holds.
-const CLAIMS_PER_SWEEP: usize = PIECE_ITEMS / 4;
+/// Pieces that the hand passes over whenever one is full.
+const PIECES_PER_SWEEP: usize = 4;
+/// Pieces of which the rest is appended again whenever one is full.
+const PIECES_PER_CLEANING: usize = 4;
 
-/// A key with its hash, which is seeded at random so that nobody can choose ids that collide.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Key<'a> {
-    pub(super) namespace: NamespaceId,
-    pub(super) name: Name<'a>,
-    hash: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Name<'a> {
-    Digest([u64; 2]),
-    Id(&'a [u8]),
-}
-
-impl<'a> Key<'a> {
-    pub(super) fn new(
-        namespace: NamespaceId,
-        name: KeyName<'a>,
-        hasher: &DefaultHashBuilder,
-    ) -> Self {
-        let (name, hash) = match name {
-            KeyName::Decimal(digest) | KeyName::Hex(digest) => {
-                let digest = [(digest >> 64) as u64, digest as u64];
-                (Name::Digest(digest), hash_digest(namespace, digest, hasher))
-            }
-            KeyName::Id(id) => (Name::Id(id), hash_id(namespace, id, hasher)),
-        };
-        Self {
-            namespace,
-            name,
-            hash,
-        }
-    }
-
-    pub(super) const fn id_bytes(&self) -> usize {
-        match self.name {
-            Name::Digest(_) => 0,
-            Name::Id(id) => id.len(),
-        }
-    }
-}
-
-pub(super) fn hash_digest(
-    namespace: NamespaceId,
-    digest: [u64; 2],
-    hasher: &DefaultHashBuilder,
-) -> u64 {
-    // Two words, without the length that an array's hash begins with.
-    hasher.hash_one((digest[0] ^ u64::from(namespace.0), digest[1]))
-}
-
-pub(super) fn hash_id(namespace: NamespaceId, id: &[u8], hasher: &DefaultHashBuilder) -> u64 {
-    hasher.hash_one((namespace, id))
-}
-
-#[derive(Debug)]
-pub(super) struct Shard<T> {
-    index: HashTable<Place>,
-    slots: Slots<T>,
-    hand: usize,
-    claims_until_sweep: usize,
+#[derive(Debug, Default)]
+pub(super) struct Shard {
+    index: Index,
+    log: Log,
+    /// The piece that the hand came to.
+    hand: u64,
     expired: u64,
 }
 
-impl<T> Default for Shard<T> {
-    fn default() -> Self {
-        Self {
-            index: HashTable::new(),
-            slots: Slots::default(),
-            hand: 0,
-            claims_until_sweep: 0,
-            expired: 0,
-        }
-    }
+/// A claim that was found, until the table changes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    at: At,
+    place: Place,
+    is_live: bool,
 }
 
-impl<T: Trace> Shard<T> {
+impl Shard {
     /// Claims, those that expired and were not forgotten yet included.
-    pub(super) fn len(&self) -> usize {
-        self.slots.len()
+    pub(super) const fn len(&self) -> usize {
+        self.log.claims()
     }
 
     /// Claims that were forgotten because their time ran out.
-    pub(super) fn expired(&self) -> u64 {
+    pub(super) const fn expired(&self) -> u64 {
         self.expired
     }
 
-    /// What the table, the slots and the ids take. Asked at every claim, and so from the table's
-    /// size: what `allocation_size` computes takes longer.
+    /// What the index and the log take.
     pub(super) fn bytes(&self) -> usize {
-        const CONTROL_BYTES: usize = 1;
-        let buckets = if self.index.capacity() == 0 {
-            0
-        } else {
-            self.index.num_buckets()
-        };
-        buckets * (size_of::<Place>() + CONTROL_BYTES) + self.slots.bytes()
+        self.index.bytes() + self.log.bytes()
     }
 
-    fn find(&self, key: &Key<'_>) -> Option<Place> {
-        let is = |place: &Place| self.slots.is(*place, key);
-        self.index.find(key.hash, is).copied()
+    /// Brings what a look-up of the key begins with into the cache.
+    pub(super) fn touch_index(&self, key: &Key<'_>) {
+        self.index.touch(key.hash);
     }
 
-    /// Brings what a look-up of the key will read into the cache, so that the misses of several
-    /// keys overlap.
-    pub(super) fn touch(&self, key: &Key<'_>) {
-        let found = self.index.find(key.hash, |_| true);
-        std::hint::black_box(found.map(|place| self.slots.meta(*place)));
+    /// Brings the place of the next claim into the cache.
+    pub(super) fn touch_end(&self) {
+        self.log.touch_end();
+    }
+
+    /// Brings the claim under the key into the cache, once the index is there.
+    pub(super) fn touch_claim(&self, key: &Key<'_>) {
+        let likely = self.index.likely(key.hash);
+        std::hint::black_box(likely.and_then(|place| Some(self.log.claim(place)?.meta())));
+    }
+
+    /// The claim under a key, expired or not.
+    pub(super) fn find(&self, key: &Key<'_>, now_ms: u64) -> Option<Seen> {
+        let is = |place| self.log.claim(place).is_some_and(|claim| claim.is(key));
+        let is_current = |place| self.log.is_current(place);
+        let (at, place) = self.index.find(key.hash, is_current, is)?;
+        let is_live = self.log.claim(place)?.meta().is_live(now_ms);
+        Some(Seen { at, place, is_live })
+    }
+
+    /// What stands there, if it has not expired.
+    pub(super) fn record(&self, seen: Seen) -> Option<Record> {
+        self.record_and_expiry(seen).map(|(record, _)| record)
+    }
+
+    pub(super) fn record_and_expiry(&self, seen: Seen) -> Option<(Record, u64)> {
+        let claim = self.log.claim(seen.place).filter(|_| seen.is_live)?;
+        Some((claim.record(), claim.meta().expires_at_ms()))
     }
 
     pub(super) fn get(&self, key: &Key<'_>, now_ms: u64) -> Option<Record> {
-        self.get_with_expiry(key, now_ms).map(|(record, _)| record)
+        self.record(self.find(key, now_ms)?)
     }
 
     /// The live claim under a key and when it expires.
     pub(super) fn get_with_expiry(&self, key: &Key<'_>, now_ms: u64) -> Option<(Record, u64)> {
-        let place = self.find(key)?;
-        let meta = self.slots.meta(place);
-        meta.is_live(now_ms)
-            .then(|| (self.slots.record(place), meta.expires_at_ms()))
+        self.record_and_expiry(self.find(key, now_ms)?)
     }
 
-    /// What storing the record under the key would allocate; little where a claim stands already.
-    pub(super) fn growth_bytes(&self, key: &Key<'_>, record: &Record) -> usize {
-        const FIRST_TABLE_BYTES: usize = 64;
-        let in_slots = self.slots.growth_bytes(key, record);
-        let (len, buckets) = (self.index.len(), self.index.num_buckets());
-        // Full, and not just of tombstones, which are cleared in place.
-        let index_grows = len == self.index.capacity() && (len + 1) * 16 > buckets * 7;
-        if in_slots == 0 && !index_grows {
-            return 0;
-        }
-        if self.find(key).is_some() {
-            return 0;
-        }
-        let in_index = if index_grows {
-            self.index.allocation_size().max(FIRST_TABLE_BYTES)
-        } else {
+    /// What another claim would allocate.
+    pub(super) fn growth_bytes(&self, claim: &NewClaim<'_>, now_ms: u64) -> usize {
+        let in_log = self.log.growth_bytes(claim.words(), now_ms);
+        let in_index = if self.index.holds(self.len() + 1) {
             0
+        } else {
+            Index::bytes_of(self.index.grown()) - self.index.bytes()
         };
-        in_slots + in_index
+        in_log + in_index
     }
 
-    /// Stores a claim, over whatever stands there.
+    /// Writes over the live claim that was seen. Says no where it has other words.
+    pub(super) fn overwrite(&mut self, seen: Seen, claim: &NewClaim<'_>) -> bool {
+        // One that has expired would keep its piece, the others of which leave with it.
+        seen.is_live && self.log.overwrite(seen.place, claim)
+    }
+
+    /// Stores a claim in place of the one that was seen under its key.
     pub(super) fn insert(
         &mut self,
         key: &Key<'_>,
-        trace: T,
-        record: &Record,
-        expires_at_ms: u64,
+        seen: Option<Seen>,
+        claim: &NewClaim<'_>,
         now_ms: u64,
         hasher: &DefaultHashBuilder,
     ) {
-        if let Some(place) = self.find(key) {
-            self.expired += u64::from(!self.slots.meta(place).is_live(now_ms));
-            if self
-                .slots
-                .overwrite(place, key, trace, record, expires_at_ms)
-            {
-                return;
-            }
-            self.remove_at(place, hasher);
+        if let Some(seen) = seen {
+            self.expired += u64::from(!seen.is_live);
+            self.remove_seen(seen);
         }
-        let place = self.slots.add(key, trace, record, expires_at_ms);
-        let Self { index, slots, .. } = self;
-        index.insert_unique(key.hash, place, |place| slots.hash(*place, hasher));
+        if !self.log.has_room(claim.words()) {
+            self.make_room(claim.words(), now_ms, hasher);
+        }
+        let place = self.log.append(claim);
+        self.enter(key.hash, place, hasher);
     }
 
     /// Overwrites the claim that is there by the same one in another state.
-    pub(super) fn replace(&mut self, key: &Key<'_>, record: &Record, expires_at_ms: u64) {
-        if let Some(place) = self.find(key) {
-            self.slots.restate(place, record, expires_at_ms);
+    pub(super) fn restate(&mut self, seen: Seen, holding: (ClaimState, Nonce), expires_at_ms: u64) {
+        self.log.restate(seen.place, holding, expires_at_ms);
+    }
+
+    pub(super) fn remove(&mut self, key: &Key<'_>, now_ms: u64) {
+        if let Some(seen) = self.find(key, now_ms) {
+            self.remove_seen(seen);
         }
     }
 
-    pub(super) fn remove(&mut self, key: &Key<'_>, hasher: &DefaultHashBuilder) {
-        if let Some(place) = self.find(key) {
-            self.remove_at(place, hasher);
+    pub(super) fn remove_seen(&mut self, seen: Seen) {
+        self.remove_at(seen.at, seen.place);
+    }
+
+    fn remove_at(&mut self, at: At, place: Place) {
+        self.index.remove(at);
+        self.log.remove(place);
+    }
+
+    /// Puts the latest claim of the log into the index.
+    fn enter(&mut self, hash: u32, place: Place, hasher: &DefaultHashBuilder) {
+        let Self { index, log, .. } = self;
+        if !index.holds(log.claims()) || !index.insert(hash, place, |at| log.is_current(at)) {
+            self.rebuild_index(self.index.grown(), hasher);
         }
     }
 
-    fn remove_at(&mut self, place: Place, hasher: &DefaultHashBuilder) {
-        let hash = self.slots.hash(place, hasher);
-        if let Ok(entry) = self.index.find_entry(hash, |at| *at == place) {
-            entry.remove();
-        }
-        if let Some(moved_from) = self.slots.remove(place) {
-            let hash = self.slots.hash(place, hasher);
-            if let Some(at) = self.index.find_mut(hash, |at| *at == moved_from) {
-                *at = place;
+    fn rebuild_index(&mut self, buckets: usize, hasher: &DefaultHashBuilder) {
+        let Self { index, log, .. } = self;
+        *index = Index::with_buckets(buckets);
+        for piece in log.pieces() {
+            for (place, claim) in log.claims_of(piece, 0) {
+                index.insert(claim.hash(hasher), place, |at| log.is_current(at));
             }
         }
     }
 
-    /// Counts a claim; now and then moves the hand on.
-    pub(super) fn sweep_now_and_then(&mut self, now_ms: u64, hasher: &DefaultHashBuilder) {
-        if self.claims_until_sweep > 0 {
-            self.claims_until_sweep -= 1;
-        } else {
-            self.claims_until_sweep = CLAIMS_PER_SWEEP - 1;
-            self.sweep(1, now_ms, hasher);
+    /// A piece is full: also the time to look after the others, by a bounded amount.
+    fn make_room(&mut self, words: usize, now_ms: u64, hasher: &DefaultHashBuilder) {
+        let mut spare = None;
+        if self.log.oldest_has_expired(now_ms) {
+            spare = Some(self.drop_oldest());
+        }
+        self.sweep(PIECES_PER_SWEEP, now_ms, hasher);
+        self.clean(PIECES_PER_CLEANING, now_ms, hasher);
+        if !self.log.has_room(words) {
+            self.log.grow(words, spare);
         }
     }
 
-    /// Moves the hand over pieces of the slots, downwards, and removes what expired there.
+    /// Returns its memory.
+    fn drop_oldest(&mut self) -> Box<[u64]> {
+        let (expired, memory) = self.log.drop_oldest();
+        self.expired += expired as u64;
+        memory
+    }
+
+    /// Drops the oldest pieces that have expired, moves the hand over others and removes what
+    /// expired there.
     pub(super) fn sweep(&mut self, pieces: usize, now_ms: u64, hasher: &DefaultHashBuilder) {
-        for _ in 0..pieces.min(self.slots.pieces()) {
-            if self.hand == 0 || self.hand > self.slots.pieces() {
-                self.hand = self.slots.pieces();
+        while self.log.oldest_has_expired(now_ms) {
+            self.drop_oldest();
+        }
+        let all = self.log.pieces();
+        for _ in 0..pieces.min(all.end.saturating_sub(all.start) as usize) {
+            let all = self.log.pieces();
+            if !all.contains(&self.hand) {
+                self.hand = all.start;
             }
-            self.hand = self.hand.saturating_sub(1);
             self.sweep_piece(self.hand, now_ms, hasher);
+            self.hand += 1;
         }
     }
 
     /// Removes all that expired, and gives memory back that a table has much too much of.
     pub(super) fn sweep_all(&mut self, now_ms: u64, hasher: &DefaultHashBuilder) {
-        // Downwards: what moves into a place that becomes free has been looked at.
-        for piece in (0..self.slots.pieces()).rev() {
-            self.sweep_piece(piece, now_ms, hasher);
+        self.sweep(usize::MAX, now_ms, hasher);
+        self.clean(usize::MAX, now_ms, hasher);
+        if !self.index.holds(self.len())
+            || Index::buckets_for(self.len() * 4) < self.index.buckets()
+        {
+            self.rebuild_index(Index::buckets_for(self.len() * 3 / 2), hasher);
         }
-        let Self { index, slots, .. } = self;
-        if index.len() * 8 < index.capacity() {
-            index.shrink_to(index.len() * 2, |place| slots.hash(*place, hasher));
-        }
-        slots.shrink();
+        self.log.shrink();
     }
 
-    fn sweep_piece(&mut self, piece: usize, now_ms: u64, hasher: &DefaultHashBuilder) {
-        let Some((first, len)) = self.slots.piece(piece) else {
-            return;
-        };
-        if !self.slots.may_have_expired(first, now_ms) {
+    fn sweep_piece(&mut self, piece: u64, now_ms: u64, hasher: &DefaultHashBuilder) {
+        if !self.log.may_have_expired(piece, now_ms) {
             return;
         }
-        for number in (0..len).rev() {
-            let place = first.offset(number);
-            if !self.slots.meta(place).is_live(now_ms) {
-                self.remove_at(place, hasher);
-                self.expired += 1;
+        let gone: SmallVec<[(u32, Place); 64]> = self
+            .log
+            .claims_of(piece, 0)
+            .filter(|(_, claim)| !claim.meta().is_live(now_ms))
+            .map(|(place, claim)| (claim.hash(hasher), place))
+            .collect();
+        for (hash, _) in &gone {
+            self.index.touch(*hash);
+        }
+        for (hash, place) in &gone {
+            self.forget(*hash, *place);
+        }
+        self.log.was_swept(piece);
+    }
+
+    fn forget(&mut self, hash: u32, place: Place) {
+        if let Some(at) = self.entry(hash, place) {
+            self.remove_at(at, place);
+            self.expired += 1;
+        }
+    }
+
+    fn entry(&self, hash: u32, place: Place) -> Option<At> {
+        let is_current = |at| self.log.is_current(at);
+        let found = self.index.find(hash, is_current, |at| at == place);
+        found.map(|(at, _)| at)
+    }
+
+    /// Appends what is left of the oldest pieces again while the log is sparse: claims of a longer
+    /// TTL among others, or what is left where most were released.
+    fn clean(&mut self, pieces: usize, now_ms: u64, hasher: &DefaultHashBuilder) {
+        for piece in self.log.pieces().take(pieces) {
+            if !self.log.is_sparse() {
+                return;
+            }
+            self.sweep_piece(piece, now_ms, hasher);
+            let left: SmallVec<[Place; 64]> = self
+                .log
+                .claims_of(piece, 0)
+                .map(|(place, _)| place)
+                .collect();
+            for place in left {
+                self.append_again(place, hasher);
             }
         }
-        self.slots.was_swept(first);
     }
 
-    /// Slots are numbered through all lists.
-    pub(super) fn clear_if_expired(
-        &mut self,
-        number: usize,
-        now_ms: u64,
-        hasher: &DefaultHashBuilder,
-    ) {
-        let place = self.slots.place(number);
-        if let Some(place) = place.filter(|place| !self.slots.meta(*place).is_live(now_ms)) {
-            self.remove_at(place, hasher);
-            self.expired += 1;
+    fn append_again(&mut self, place: Place, hasher: &DefaultHashBuilder) {
+        let Some(claim) = self.log.claim(place) else {
+            return;
+        };
+        let hash = claim.hash(hasher);
+        let words: SmallVec<[u64; 16]> = claim.all().into();
+        let Some(at) = self.entry(hash, place) else {
+            return;
+        };
+        self.remove_at(at, place);
+        if !self.log.has_room(words.len()) {
+            self.log.grow(words.len(), None);
+        }
+        let place = self.log.append_again(&words);
+        self.enter(hash, place, hasher);
+    }
+
+    /// Claims in the order of the log from `at` on, up to the piece that ends it. `read` says whether
+    /// it took the claim; else the next walk begins there. Says whether the end was reached.
+    pub(super) fn walk(&self, at: &mut Reach, mut read: impl FnMut(Claim<'_>) -> bool) -> bool {
+        while at.piece < at.end {
+            for (place, claim) in self.log.claims_of(at.piece, at.word) {
+                if !read(claim) {
+                    at.word = place.word();
+                    return false;
+                }
+            }
+            (at.piece, at.word) = (at.piece + 1, 0);
+        }
+        true
+    }
+
+    pub(super) fn reach(&self) -> Reach {
+        let all = self.log.pieces();
+        Reach {
+            piece: all.start,
+            word: 0,
+            end: all.end,
         }
     }
 }
 
-impl Shard<WholeKey> {
-    /// The live claim in a slot.
-    pub(super) fn live(&self, number: usize, now_ms: u64) -> Option<InSlot<'_>> {
-        let place = self.slots.place(number)?;
-        self.slots
-            .meta(place)
-            .is_live(now_ms)
-            .then(|| self.slots.whole(place))
-    }
+/// Where a walk over the log has come to, and where it ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reach {
+    piece: u64,
+    word: usize,
+    end: u64,
 }

@@ -1,7 +1,13 @@
 //! A store whose claims are written to another one: they are read one after the other, and leave
 //! when they were written.
 
-use super::{Key, MemoryStore, SHARDS, trace::WholeKey};
+use super::{
+    MemoryStore, SHARDS,
+    key::Key,
+    shard::Reach,
+    trace::WholeKey,
+    words::{Claim, KeptKey},
+};
 use crate::{
     clock::Clock,
     domain::{
@@ -25,8 +31,8 @@ pub struct Held {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cursor {
     shard: usize,
-    /// Downwards, so that what takes the place of a claim that has left was read before.
-    slots_left: Option<usize>,
+    /// `None` before the shard's first claim.
+    reach: Option<Reach>,
 }
 
 /// What became of a claim since it was read.
@@ -46,8 +52,8 @@ impl MemoryStore<WholeKey> {
     }
 
     /// Reads up to `limit` live claims from the cursor on and forgets what has expired on the way;
-    /// `None` in its place at the end. The tables may change meanwhile: what a walk misses the next
-    /// one finds.
+    /// `None` in its place at the end. The tables may change meanwhile: claims keep their places but
+    /// for those that are appended again, which this walk may read twice, or leave to the next one.
     pub fn read(
         &self,
         cursor: Cursor,
@@ -60,32 +66,28 @@ impl MemoryStore<WholeKey> {
         let mut at = cursor;
         while at.shard < SHARDS {
             let end = self.with_shard(Partition(at.shard as u64), |shard| {
-                let mut left = at.slots_left.unwrap_or(usize::MAX).min(shard.len());
-                while left > 0 && read.len() < limit {
-                    left -= 1;
-                    let Some(held) = shard.live(left, now_ms) else {
-                        shard.clear_if_expired(left, now_ms, &self.hasher);
-                        continue;
-                    };
-                    if wanted(held.namespace) {
-                        read.push(Held {
-                            namespace: held.namespace,
-                            partition: held.partition,
-                            key: names.intern(held.name),
-                            record: held.record,
-                            expires_at_ms: held.expires_at_ms,
-                        });
+                let mut reach = at.reach.unwrap_or_else(|| {
+                    shard.sweep(usize::MAX, now_ms, &self.hasher);
+                    shard.reach()
+                });
+                let end = shard.walk(&mut reach, |claim| {
+                    if read.len() == limit {
+                        return false;
                     }
-                }
-                at.slots_left = Some(left);
-                left == 0
+                    if claim.meta().is_live(now_ms) && wanted(claim.namespace()) {
+                        read.push(held(claim, names));
+                    }
+                    true
+                });
+                at.reach = Some(reach);
+                end
             });
             if !end {
                 return (read, Some(at));
             }
             at = Cursor {
                 shard: at.shard + 1,
-                slots_left: None,
+                reach: None,
             };
         }
         (read, None)
@@ -110,7 +112,7 @@ impl MemoryStore<WholeKey> {
         self.with_shard(held.partition, |shard| {
             match shard.get_with_expiry(&key, now_ms) {
                 Some(now) if now == (held.record, held.expires_at_ms) => {
-                    shard.remove(&key, &self.hasher);
+                    shard.remove(&key, now_ms);
                     Since::Removed
                 }
                 Some((record, _)) if record.nonce.same_holder(held.record.nonce) => Since::Changed,
@@ -124,12 +126,32 @@ impl MemoryStore<WholeKey> {
     }
 }
 
-/// A claim in its slot.
-#[derive(Debug)]
-pub(super) struct InSlot<'a> {
-    pub(super) namespace: NamespaceId,
-    pub(super) partition: Partition,
-    pub(super) name: KeyName<'a>,
-    pub(super) record: Record,
-    pub(super) expires_at_ms: u64,
+fn held(claim: Claim<'_>, names: &mut Names) -> Held {
+    let id;
+    let (name, partition) = match claim.key() {
+        KeptKey::Id(kept) => {
+            id = kept;
+            (KeyName::Id(&id), Partition::of_id(&id))
+        }
+        KeptKey::Digest {
+            digest,
+            is_decimal,
+            partition,
+        } => {
+            let name = if is_decimal {
+                KeyName::Decimal(digest)
+            } else {
+                KeyName::Hex(digest)
+            };
+            // A store whose claims are written to another one keeps it.
+            (name, partition.unwrap_or(Partition(0)))
+        }
+    };
+    Held {
+        namespace: claim.namespace(),
+        partition,
+        key: names.intern(name),
+        record: claim.record(),
+        expires_at_ms: claim.meta().expires_at_ms(),
+    }
 }

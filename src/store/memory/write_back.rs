@@ -1,6 +1,6 @@
 //! Taking claims that were made elsewhere.
 
-use super::{Key, MemoryStore, Trace};
+use super::{MemoryStore, Trace, key::Key, later, words::NewClaim};
 use crate::{
     domain::{
         claim::{Record, Standing},
@@ -19,14 +19,20 @@ impl<T: Trace> MemoryStore<T> {
         item: &WriteBackItem,
     ) -> Result<WrittenBack, StoreError> {
         let now_ms = self.clock.monotonic_ms();
-        let name = batch.key(item);
-        let key = Key::new(item.namespace, name, &self.hasher);
+        let key = Key::new(item.namespace, batch.key(item), &self.hasher);
         self.with_shard(item.partition, |shard| {
-            let found = shard.get_with_expiry(&key, now_ms);
+            let seen = shard.find(&key, now_ms);
+            let found = seen.and_then(|seen| shard.record_and_expiry(seen));
             let standing = found.map(|(record, _)| Standing::Record(record));
             let mut put = |record: &Record, hold: HoldMs| {
-                let trace = T::of(name, item.partition);
-                self.put(shard, &key, trace, record, hold, now_ms)
+                let claim = NewClaim::new(
+                    &key,
+                    T::of(item.partition),
+                    (record.state, record.nonce),
+                    &record.sighting,
+                    later(now_ms, hold),
+                );
+                self.put(shard, &key, seen, &claim, now_ms)
             };
             match reconcile(standing.as_ref(), &item.record) {
                 Reconciled::Write(record) => put(&record, item.hold)?,
@@ -50,7 +56,7 @@ impl<T: Trace> MemoryStore<T> {
             if found.is_some_and(|found| {
                 found.nonce == record.nonce && found.state == record.state && found.saw_one_event()
             }) {
-                shard.remove(&key, &self.hasher);
+                shard.remove(&key, now_ms);
             }
         });
     }
