@@ -168,7 +168,7 @@ impl<T: Trace> MemoryStore<T> {
         }
         let bytes = shard.bytes();
         let fits = |shard: &Shard| {
-            let growth = shard.growth_bytes(claim, now_ms);
+            let growth = shard.growth_bytes(key, claim, now_ms);
             let change = growth as i64 - (bytes - shard.bytes()) as i64;
             growth == 0 || self.usage.bytes.load(Ordering::Relaxed) + change <= self.usage.max_bytes
         };

@@ -375,6 +375,18 @@ impl Log {
     }
 }
 
+#[cfg(test)]
+impl Log {
+    pub(super) const PIECE_NUMBERS: u64 = Place::PIECES;
+
+    pub(super) fn beginning_at(first: u64) -> Self {
+        Self {
+            first,
+            ..Self::default()
+        }
+    }
+}
+
 fn zeros(words: usize) -> Box<[u64]> {
     vec![0; words].into()
 }

@@ -12,6 +12,8 @@ mod decide;
 mod index;
 mod key;
 mod log;
+#[cfg(test)]
+mod model_tests;
 mod settle;
 mod shard;
 mod trace;

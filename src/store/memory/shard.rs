@@ -16,6 +16,8 @@ use crate::domain::claim::{ClaimState, Nonce, Record};
 const PIECES_PER_SWEEP: usize = 4;
 /// Pieces of which the rest is appended again whenever one is full.
 const PIECES_PER_CLEANING: usize = 4;
+/// And at a tick: less than a millisecond's work.
+const PIECES_PER_TICK: usize = 32;
 
 #[derive(Debug, Default)]
 pub(super) struct Shard {
@@ -95,12 +97,12 @@ impl Shard {
     }
 
     /// What another claim would allocate.
-    pub(super) fn growth_bytes(&self, claim: &NewClaim<'_>, now_ms: u64) -> usize {
+    pub(super) fn growth_bytes(&self, key: &Key<'_>, claim: &NewClaim<'_>, now_ms: u64) -> usize {
         let in_log = self.log.growth_bytes(claim.words(), now_ms);
         let in_index = if self.index.holds(self.len() + 1) {
             0
         } else {
-            Index::bytes_of(self.index.grown()) - self.index.bytes()
+            Index::bytes_of(self.index.grown(key.hash)) - self.index.bytes()
         };
         in_log + in_index
     }
@@ -155,7 +157,7 @@ impl Shard {
     fn enter(&mut self, hash: u32, place: Place, hasher: &DefaultHashBuilder) {
         let Self { index, log, .. } = self;
         if !index.holds(log.claims()) || !index.insert(hash, place, |at| log.is_current(at)) {
-            self.rebuild_index(self.index.grown(), hasher);
+            self.rebuild_index(self.index.grown(hash), hasher);
         }
     }
 
@@ -209,7 +211,7 @@ impl Shard {
     /// Removes all that expired, and gives memory back that a table has much too much of.
     pub(super) fn sweep_all(&mut self, now_ms: u64, hasher: &DefaultHashBuilder) {
         self.sweep(usize::MAX, now_ms, hasher);
-        self.clean(usize::MAX, now_ms, hasher);
+        self.clean(PIECES_PER_TICK, now_ms, hasher);
         if !self.index.holds(self.len())
             || Index::buckets_for(self.len() * 4) < self.index.buckets()
         {
@@ -307,6 +309,16 @@ impl Shard {
             piece: all.start,
             word: 0,
             end: all.end,
+        }
+    }
+}
+
+#[cfg(test)]
+impl Shard {
+    pub(super) fn beginning_at(first_piece: u64) -> Self {
+        Self {
+            log: Log::beginning_at(first_piece),
+            ..Self::default()
         }
     }
 }
