@@ -101,7 +101,7 @@ impl Index {
     }
 
     const fn home(&self, hash: u32) -> usize {
-        (hash as u64 * self.buckets.len() as u64 >> 32) as usize
+        ((hash as u64 * self.buckets.len() as u64) >> 32) as usize
     }
 
     const fn behind(&self, bucket: usize) -> usize {
