@@ -35,7 +35,9 @@ struct Table {
 /// Ids of all lengths, and digests.
 fn id(number: u64) -> Option<Vec<u8>> {
     let repeat = 1 + number as usize % 40;
-    number.is_multiple_of(3).then(|| format!("{number}-").repeat(repeat).into_bytes())
+    number
+        .is_multiple_of(3)
+        .then(|| format!("{number}-").repeat(repeat).into_bytes())
 }
 
 fn with_key<R>(number: u64, hasher: &DefaultHashBuilder, work: impl FnOnce(&Key<'_>) -> R) -> R {
