@@ -244,6 +244,11 @@ impl Connection {
             .header("content-type", "application/json")
             .body(Full::new(body.into()))
             .expect("a request");
+        // Of a connection whose last answer was just read: its task may not know yet.
+        self.sender
+            .ready()
+            .await
+            .map_err(|error| error.to_string())?;
         let response = self
             .sender
             .send_request(request)
