@@ -15,7 +15,7 @@ use dedupd::{
         event::{Event, RawEvent, RawPosition},
         identity::{RawIdentity, RawTransitionKind, TransitionKind},
         place::{Position, Resolution},
-        plan::{PlanBatch, Planner},
+        plan::Planner,
         policy::Policy,
         time::{EventTime, RawTime},
     },
@@ -181,12 +181,11 @@ fn plan(criterion: &mut Criterion) {
         let events = validated(&events, &policy);
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
-                let mut batch = PlanBatch::with_capacity(BATCH, &policy);
-                let mut planner = Planner::new(&policy);
+                let mut planner = Planner::new(&policy, BATCH);
                 for (index, event) in events.iter().enumerate() {
-                    planner.plan(event, index, &mut batch);
+                    planner.plan(event, index);
                 }
-                batch
+                planner.finish()
             });
         });
     }

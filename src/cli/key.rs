@@ -19,7 +19,7 @@ use crate::{
         event::{Event, RawEvent},
         identity::RawIdentity,
         kind::{Accepts, Kind},
-        plan::{PlanBatch, Planner},
+        plan::Planner,
         policy::Policy,
         reason::Rejection,
         time::EventTime,
@@ -185,9 +185,10 @@ const fn kind(raw: &RawEvent<'_>) -> Option<Kind> {
 }
 
 fn keys(event: &Event<'_>, policy: &Policy) -> Value {
-    let mut planner = Planner::new(policy);
-    let mut batch = PlanBatch::default();
-    planner.plan(event, 0, &mut batch);
+    let mut planner = Planner::new(policy, 1);
+    planner.plan(event, 0);
+    let material = planner.material(event);
+    let batch = planner.finish();
     let keys: Vec<_> = batch
         .plans()
         .iter()
@@ -200,7 +201,7 @@ fn keys(event: &Event<'_>, policy: &Policy) -> Value {
         .collect();
     json!({
         "namespace": policy.name().as_str(),
-        "material": planner.material(),
+        "material": material,
         "keys": keys,
         "cell": event.fix().map(|fix| fix.cell.to_string()),
         "contract": policy.contract(),

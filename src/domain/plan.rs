@@ -7,12 +7,16 @@
 
 use std::ops::Range;
 
+use xxhash_rust::xxh3::xxh3_128;
+
 use super::{
     cells::cells_within,
     claim::{ClaimState, Nonce, Record, Sighting, Vicinity},
     event::Event,
     identity::Identity,
-    key::{Bucket, IdRef, KeyName, MaterialWriter, NameRef, Names, Partition},
+    key::{
+        Blake2bQueue, Bucket, Digest, IdRef, KeyName, MaterialWriter, NameRef, Names, Partition,
+    },
     kind::Kind,
     place::Cell,
     policy::{Policy, Window},
@@ -93,7 +97,7 @@ const USUAL_ID_BYTES: usize = 16;
 
 impl PlanBatch {
     /// For so many events of a namespace.
-    pub fn with_capacity(events: usize, policy: &Policy) -> Self {
+    fn with_capacity(events: usize, policy: &Policy) -> Self {
         let beside = match policy.window() {
             Window::Session { .. } => 2,
             Window::Buckets { width_ns, guard_ns } if guard_ns >= width_ns => 2,
@@ -136,17 +140,28 @@ impl PlanBatch {
     }
 }
 
-/// Plans the events of one namespace.
+/// Plans the events of one request.
 #[derive(Debug)]
 pub struct Planner<'p> {
     policy: &'p Policy,
     /// Some event of the policy may have keys beside its own.
     reaches_beyond: bool,
     writer: MaterialWriter,
+    batch: PlanBatch,
+    /// Keys that lack their digests.
+    digests: Blake2bQueue<Place>,
+}
+
+/// A key's place in the batch.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Primary(usize),
+    Neighbour(usize),
 }
 
 impl<'p> Planner<'p> {
-    pub fn new(policy: &'p Policy) -> Self {
+    /// For so many events.
+    pub fn new(policy: &'p Policy, events: usize) -> Self {
         let in_time = match policy.window() {
             Window::None => false,
             Window::Buckets { guard_ns, .. } => guard_ns > 0,
@@ -156,69 +171,91 @@ impl<'p> Planner<'p> {
             policy,
             reaches_beyond: in_time || policy.guards().space_m > 0.0,
             writer: MaterialWriter::default(),
+            batch: PlanBatch::with_capacity(events, policy),
+            digests: Blake2bQueue::default(),
         }
     }
 
-    /// Appends the plan of `event`.
-    pub fn plan(&mut self, event: &Event<'_>, event_index: usize, batch: &mut PlanBatch) {
-        let partition = self.writer.subject(event.identity());
+    /// Plans the next event.
+    pub fn plan(&mut self, event: &Event<'_>, event_index: usize) {
+        let partition = match *event.identity() {
+            Identity::Keyed { event_id } => Partition::of_id(event_id.as_bytes()),
+            Identity::Transition { .. } | Identity::Ping { .. } => {
+                self.writer.subject(event.identity())
+            }
+        };
         let span = event
             .time()
             .and_then(|time| self.span(event.identity(), time));
-        let first_neighbour = batch.neighbours.len() as u32;
+        let first_neighbour = self.batch.neighbours.len() as u32;
         if let Some(span) = span
             && self.reaches_beyond
         {
-            self.plan_neighbours(event, span, batch);
+            self.plan_neighbours(event, span);
         }
-        // The primary comes last, so that the writer is left with its material.
-        let primary =
-            batch
-                .names
-                .intern(self.key(event, span.map(|span| span.bucket), cell_of(event)));
+        let place = Place::Primary(self.batch.plans.len());
+        let primary = self.key(event, span.map(|span| span.bucket), cell_of(event), place);
         let subject = match primary {
             NameRef::Id(id) => id,
             NameRef::Decimal(_) | NameRef::Hex(_) => {
-                batch.names.intern_id(event.identity().name().as_bytes())
+                let name = event.identity().name().as_bytes();
+                self.batch.names.intern_id(name)
             }
         };
-        batch.plans.push(Plan {
+        self.batch.plans.push(Plan {
             partition,
             primary,
             subject,
-            neighbours: first_neighbour..batch.neighbours.len() as u32,
+            neighbours: first_neighbour..self.batch.neighbours.len() as u32,
             sighting: self.sighting(event, span.is_some()),
             kind: event.identity().kind(),
             event_index: event_index as u32,
         });
+        if self.digests.is_full() {
+            self.digest();
+        }
     }
 
-    fn plan_neighbours(&mut self, event: &Event<'_>, span: Span, batch: &mut PlanBatch) {
-        self.plan_buckets(event, span, (cell_of(event), true), batch);
+    /// The plans of all events, in the order in which they were planned.
+    pub fn finish(mut self) -> PlanBatch {
+        self.digest();
+        self.batch
+    }
+
+    fn digest(&mut self) {
+        let PlanBatch {
+            plans, neighbours, ..
+        } = &mut self.batch;
+        self.digests.digest(|place, digest| {
+            let key = match place {
+                Place::Primary(plan) => &mut plans[plan].primary,
+                Place::Neighbour(neighbour) => &mut neighbours[neighbour].key,
+            };
+            *key = NameRef::hex(digest);
+        });
+    }
+
+    fn plan_neighbours(&mut self, event: &Event<'_>, span: Span) {
+        self.plan_buckets(event, span, cell_of(event), true);
         let guard_m = self.policy.guards().space_m;
         if let Some(fix) = event.fix().filter(|_| guard_m > 0.0) {
             for &cell in &cells_within(fix.position, fix.cell, guard_m) {
-                self.plan_buckets(event, span, (Some(cell), false), batch);
+                self.plan_buckets(event, span, Some(cell), false);
             }
         }
     }
 
     /// The keys of one cell, of which is told whether it is the event's own.
-    fn plan_buckets(
-        &mut self,
-        event: &Event<'_>,
-        span: Span,
-        (cell, same_cell): (Option<Cell>, bool),
-        batch: &mut PlanBatch,
-    ) {
+    fn plan_buckets(&mut self, event: &Event<'_>, span: Span, cell: Option<Cell>, same_cell: bool) {
         for (bucket, same_bucket) in span.reached() {
             let vicinity = Vicinity {
                 same_bucket,
                 same_cell,
             };
             if vicinity != Vicinity::PRIMARY {
-                let key = batch.names.intern(self.key(event, Some(bucket), cell));
-                batch.neighbours.push(Neighbour { key, vicinity });
+                let place = Place::Neighbour(self.batch.neighbours.len());
+                let key = self.key(event, Some(bucket), cell, place);
+                self.batch.neighbours.push(Neighbour { key, vicinity });
             }
         }
     }
@@ -241,25 +278,51 @@ impl<'p> Planner<'p> {
         }
     }
 
-    /// What the primary key of the event planned last is a digest of.
-    pub fn material(&self) -> &str {
-        self.writer.material()
+    /// What the primary key of an event is a digest of.
+    pub fn material(&mut self, event: &Event<'_>) -> String {
+        self.writer.subject(event.identity());
+        let span = event
+            .time()
+            .and_then(|time| self.span(event.identity(), time));
+        match (event.identity(), span) {
+            (Identity::Transition { .. }, span) => {
+                self.writer.transition(span.map(|span| span.bucket));
+            }
+            (Identity::Ping { .. }, Some(span)) => self.writer.ping(span.bucket, cell_of(event)),
+            (Identity::Ping { .. } | Identity::Keyed { .. }, _) => {}
+        }
+        String::from_utf8_lossy(self.writer.material()).into_owned()
     }
 
-    fn key<'a>(
+    /// A key of the event whose subject was written last. One by BLAKE2b gets its digest later.
+    fn key(
         &mut self,
-        event: &Event<'a>,
+        event: &Event<'_>,
         bucket: Option<Bucket>,
         cell: Option<Cell>,
-    ) -> KeyName<'a> {
-        match (*event.identity(), bucket) {
-            (Identity::Keyed { event_id }, _) => KeyName::Id(event_id.as_bytes()),
-            (Identity::Ping { .. }, Some(bucket)) => self.writer.ping(bucket, cell),
-            (Identity::Transition { .. }, bucket) => self
-                .writer
-                .transition(bucket, self.policy.scheme().transition_digest()),
+        place: Place,
+    ) -> NameRef {
+        let digest = match (*event.identity(), bucket) {
+            (Identity::Keyed { event_id }, _) => {
+                return NameRef::Id(self.batch.names.intern_id(event_id.as_bytes()));
+            }
+            (Identity::Ping { .. }, Some(bucket)) => {
+                self.writer.ping(bucket, cell);
+                Digest::Blake2b
+            }
+            (Identity::Transition { .. }, bucket) => {
+                self.writer.transition(bucket);
+                self.policy.scheme().transition_digest()
+            }
             (Identity::Ping { .. }, None) => {
                 unreachable!("a policy that accepts pings has a window")
+            }
+        };
+        match digest {
+            Digest::Xxh3 => NameRef::decimal(xxh3_128(self.writer.material())),
+            Digest::Blake2b => {
+                self.digests.push(self.writer.material(), place);
+                NameRef::hex(0)
             }
         }
     }

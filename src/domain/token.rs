@@ -90,13 +90,17 @@ impl<'a> Token<'a> {
                 self.namespace.in_local_tokens().0 | u64::from(mark.0),
             ),
         };
-        out.push(VERSION << 4 | flag | form);
-        out.extend_from_slice(&namespace.to_be_bytes());
-        out.extend_from_slice(&self.nonce.to_bytes());
+        // Put together before it is appended: the vector asks for room each time.
+        let mut header = [VERSION << 4 | flag | form; HEADER_BYTES];
+        header[1..9].copy_from_slice(&namespace.to_be_bytes());
+        header[9..].copy_from_slice(&self.nonce.to_bytes());
+        out.extend_from_slice(&header);
         match self.key {
             KeyName::Decimal(digest) | KeyName::Hex(digest) => {
-                out.extend_from_slice(&self.partition.0.to_be_bytes());
-                out.extend_from_slice(&digest.to_be_bytes());
+                let mut key = [0; DIGEST_BYTES];
+                key[..8].copy_from_slice(&self.partition.0.to_be_bytes());
+                key[8..].copy_from_slice(&digest.to_be_bytes());
+                out.extend_from_slice(&key);
             }
             KeyName::Id(id) => out.extend_from_slice(id),
         }

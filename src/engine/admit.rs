@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use hashbrown::{HashMap, HashTable, hash_table::Entry};
+use hashbrown::{HashTable, hash_table::Entry};
 use rand::RngCore;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -16,9 +16,9 @@ use crate::{
         claim::{ClaimState, Nonce},
         event::{Event, RawEvent},
         key::KeyName,
-        plan::{PlanBatch, Planner},
+        plan::{Plan, PlanBatch, Planner},
         policy::{Mode, Policy},
-        reason::{Decision, Reason},
+        reason::{Decision, Rejection},
         time::EventTime,
         token::{Origin, Token},
         verdict::Verdict,
@@ -42,29 +42,55 @@ pub struct Prepared {
     namespace: Arc<Namespace>,
     now: EventTime,
     omit_claims: bool,
-    /// Rejections are final; the others are placeholders that know whether the time was clamped.
-    verdicts: Vec<Verdict>,
+    judged: Judged,
     plans: PlanBatch,
     nonces: Vec<Nonce>,
     recognises_own: bool,
 }
 
+/// What validation said of events.
+#[derive(Debug, Default)]
+struct Judged {
+    /// Of the events that have no plan, in their order.
+    rejections: Vec<Rejection>,
+    /// Events whose time was replaced.
+    clamped: Vec<usize>,
+}
+
+/// What is known of an event before anything is claimed.
+#[derive(Debug)]
+pub enum Prospect<'a> {
+    Rejected(&'a Rejection),
+    Undecided {
+        time_clamped: bool,
+        /// Of the token that may be given out; 0: none will be.
+        token_bytes: usize,
+    },
+}
+
 impl Prepared {
-    /// The verdicts so far: a rejection for every event that has no plan.
-    pub fn verdicts(&self) -> &[Verdict] {
-        &self.verdicts
+    pub fn events(&self) -> usize {
+        self.plans.plans().len() + self.judged.rejections.len()
     }
 
-    /// Bytes of each token that may be given out.
-    pub fn token_bytes(&self) -> impl Iterator<Item = usize> {
-        let plans = if self.omit_claims {
-            &[]
-        } else {
-            self.plans.plans()
-        };
-        plans
-            .iter()
-            .map(|plan| Token::encoded_bytes(&self.plans.primary(plan)))
+    /// One for each event.
+    pub fn prospects(&self) -> impl Iterator<Item = Prospect<'_>> {
+        let mut plans = self.plans.plans().iter().peekable();
+        let mut rejections = self.judged.rejections.iter();
+        let mut clamped = self.judged.clamped.iter().peekable();
+        (0..self.events()).filter_map(move |event| {
+            let Some(plan) = plans.next_if(|plan| plan.event_index() == event) else {
+                return rejections.next().map(Prospect::Rejected);
+            };
+            Some(Prospect::Undecided {
+                time_clamped: clamped.next_if(|index| **index == event).is_some(),
+                token_bytes: if self.omit_claims {
+                    0
+                } else {
+                    Token::encoded_bytes(&self.plans.primary(plan))
+                },
+            })
+        })
     }
 }
 
@@ -87,21 +113,20 @@ impl Engine {
         self.check_count("events", events.len())?;
         let policy = namespace.policy();
         let now = self.clock.now();
-        let mut verdicts = Vec::with_capacity(events.len());
-        let mut plans = PlanBatch::with_capacity(events.len(), policy);
-        let mut planner = Planner::new(policy);
+        let mut judged = Judged::default();
+        let mut planner = Planner::new(policy, events.len());
         for (index, raw) in events.enumerate() {
-            verdicts.push(match Event::new(&raw?, policy, now) {
+            match Event::new(&raw?, policy, now) {
                 Ok(event) => {
-                    planner.plan(&event, index, &mut plans);
-                    Verdict {
-                        time_clamped: event.clamped(),
-                        ..Verdict::of(Reason::FirstSeen)
+                    planner.plan(&event, index);
+                    if event.clamped() {
+                        judged.clamped.push(index);
                     }
                 }
-                Err(rejection) => Verdict::rejected(rejection),
-            });
+                Err(rejection) => judged.rejections.push(rejection),
+            }
         }
+        let plans = planner.finish();
         let nonces = match options.request_id {
             Some(request_id) => derived_nonces(&request_id, self.next_attempt(), &plans),
             None => random_nonces(plans.plans().len()),
@@ -110,7 +135,7 @@ impl Engine {
             namespace: Arc::clone(namespace),
             now,
             omit_claims: options.omit_claims,
-            verdicts,
+            judged,
             plans,
             nonces,
             recognises_own: options.request_id.is_some(),
@@ -124,7 +149,7 @@ impl Engine {
             namespace,
             now,
             omit_claims,
-            verdicts,
+            judged,
             plans,
             nonces,
             recognises_own,
@@ -165,7 +190,7 @@ impl Engine {
             waiting,
             namespace,
             now,
-            verdicts,
+            judged,
             known,
             local,
             asked,
@@ -285,7 +310,7 @@ pub struct Admitting {
     waiting: Waiting,
     namespace: Arc<Namespace>,
     now: EventTime,
-    verdicts: Vec<Verdict>,
+    judged: Judged,
     known: Known,
     /// What the embedded store has decided already.
     local: Option<LocalClaims>,
@@ -300,7 +325,7 @@ impl Admitting {
             waiting,
             namespace,
             now,
-            mut verdicts,
+            judged,
             mut known,
             local,
             asked,
@@ -336,14 +361,8 @@ impl Admitting {
             claims: &claims,
             now,
         };
-        decider.decide(&mut verdicts, &mut tally);
+        let verdicts = decider.decide(judged, &mut tally);
         engine.suspects.note(&namespace, &claims);
-        for verdict in &verdicts {
-            tally.reason(verdict.reason);
-            if verdict.time_clamped {
-                tally.clamped();
-            }
-        }
         namespace.counters.add(&tally);
         let batch = &claims.request().plans;
         let seen = batch.plans().iter().map(|plan| {
@@ -389,75 +408,103 @@ struct Decider<'a> {
 }
 
 impl Decider<'_> {
-    fn decide(&self, verdicts: &mut [Verdict], tally: &mut Tally) {
-        let request = self.claims.request();
+    /// One verdict for each event.
+    fn decide(&self, judged: Judged, tally: &mut Tally) -> Vec<Verdict> {
+        let plans = self.claims.request().plans.plans();
+        let mut rejected = judged.rejections.into_iter().map(Verdict::rejected);
+        let mut verdicts = Vec::with_capacity(plans.len() + rejected.len());
         let mut holders = Holders::default();
-        for (index, plan) in request.plans.plans().iter().enumerate() {
-            let placeholder = &mut verdicts[plan.event_index()];
-            let sighting = plan.sighting();
-            if let Some(time) = sighting.time {
+        for (index, plan) in plans.iter().enumerate() {
+            let before = plan.event_index() - verdicts.len();
+            verdicts.extend(rejected.by_ref().take(before));
+            if let Some(time) = plan.sighting().time {
                 tally.lag_ns(if time < self.now {
                     time.distance_ns(self.now)
                 } else {
                     0
                 });
             }
-            let locally = self.local.and_then(|local| local.outcome(index));
-            let verdict = match &locally.unwrap_or(self.claims.outcomes()[index]) {
-                Ok(ClaimOutcome::Claimed { nonce, adopted }) => {
-                    if *adopted {
-                        tally.adopted();
-                    }
-                    let settles = plan.stored_state(request.state) != ClaimState::Confirmed;
-                    let claim = settles.then_some(*nonce);
-                    if locally.is_some() {
-                        Verdict::fallback(claim)
-                    } else {
-                        Verdict::admitted(sighting, self.policy, self.now, claim)
-                    }
+            verdicts.push(self.verdict(index, plan, &mut holders, tally));
+        }
+        verdicts.extend(rejected);
+        for event in judged.clamped {
+            verdicts[event].time_clamped = true;
+            tally.clamped();
+        }
+        for verdict in &verdicts {
+            tally.reason(verdict.reason);
+        }
+        verdicts
+    }
+
+    fn verdict(
+        &self,
+        index: usize,
+        plan: &Plan,
+        holders: &mut Holders,
+        tally: &mut Tally,
+    ) -> Verdict {
+        let request = self.claims.request();
+        let locally = self.local.and_then(|local| local.outcome(index));
+        match &locally.unwrap_or(self.claims.outcomes()[index]) {
+            Ok(ClaimOutcome::Claimed { nonce, adopted }) => {
+                if *adopted {
+                    tally.adopted();
                 }
-                Ok(ClaimOutcome::Lost(rival)) => {
-                    let copy_of = rival
-                        .standing
-                        .nonce()
-                        .and_then(|nonce| holders.find(request, nonce));
-                    Verdict {
-                        copy_of_index: copy_of
-                            .filter(|first| *first < index)
-                            .map(|first| request.plans.plans()[first].event_index() as u32),
-                        degraded: locally.is_some(),
-                        ..Verdict::repeated(plan.kind(), sighting, rival, self.policy)
-                    }
+                let settles = plan.stored_state(request.state) != ClaimState::Confirmed;
+                let claim = settles.then_some(*nonce);
+                if locally.is_some() {
+                    Verdict::fallback(claim)
+                } else {
+                    Verdict::admitted(plan.sighting(), self.policy, self.now, claim)
                 }
-                Ok(ClaimOutcome::Own) => self.engine.undecided(self.policy, StoreError::Protocol),
-                Err(error) => self.engine.undecided(self.policy, *error),
-            };
-            *placeholder = Verdict {
-                time_clamped: placeholder.time_clamped,
-                ..verdict
-            };
+            }
+            Ok(ClaimOutcome::Lost(rival)) => {
+                let copy_of = rival
+                    .standing
+                    .nonce()
+                    .and_then(|nonce| holders.find(self.claims, nonce));
+                Verdict {
+                    copy_of_index: copy_of
+                        .filter(|first| *first < index)
+                        .map(|first| request.plans.plans()[first].event_index() as u32),
+                    degraded: locally.is_some(),
+                    ..Verdict::repeated(plan.kind(), plan.sighting(), rival, self.policy)
+                }
+            }
+            Ok(ClaimOutcome::Own) => self.engine.undecided(self.policy, StoreError::Protocol),
+            Err(error) => self.engine.undecided(self.policy, *error),
         }
     }
 }
 
 /// Which plan of the request holds a nonce; made when the first event loses to something.
 #[derive(Default)]
-struct Holders(Option<HashMap<u64, usize>>);
+struct Holders(Option<HashTable<usize>>);
 
 impl Holders {
-    fn find(&mut self, request: &ClaimRequest, nonce: Nonce) -> Option<usize> {
-        self.0
-            .get_or_insert_with(|| {
-                request
-                    .nonces
-                    .iter()
-                    .enumerate()
-                    .map(|(index, nonce)| (nonce.holder(), index))
-                    .collect()
-            })
-            .get(&nonce.holder())
+    fn find(&mut self, claims: &Claims, nonce: Nonce) -> Option<usize> {
+        let nonces = &claims.request().nonces;
+        let holders = self.0.get_or_insert_with(|| {
+            // What lost holds nothing; any other may, even where the store's answer went missing.
+            let may_hold =
+                |plan: &usize| !matches!(claims.outcomes()[*plan], Ok(ClaimOutcome::Lost(_)));
+            let mut holders = HashTable::new();
+            for plan in (0..nonces.len()).filter(may_hold) {
+                holders.insert_unique(hash(nonces[plan]), plan, |plan| hash(nonces[*plan]));
+            }
+            holders
+        });
+        holders
+            .find(hash(nonce), |plan| nonces[*plan].same_holder(nonce))
             .copied()
     }
+}
+
+/// Of a nonce, which is random or a digest, with its bits in the upper byte too.
+const fn hash(nonce: Nonce) -> u64 {
+    let holder = nonce.holder();
+    holder ^ holder << 24
 }
 
 /// The verdicts of one request. Dropped before [`Admission::delivered`], it gives back its claims.

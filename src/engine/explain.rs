@@ -7,7 +7,7 @@ use crate::{
     domain::{
         claim::{self, ClaimState, Nonce, Standing, Vicinity},
         event::{Event, Fix, RawEvent},
-        plan::{PlanBatch, Planner},
+        plan::Planner,
         policy::{Mode, Policy},
         reason::Reason,
         time::EventTime,
@@ -108,9 +108,10 @@ impl Engine {
     /// Asks the store what stands under the event's keys. Also says what they are digests of.
     fn inquire(&self, namespace: &Namespace, event: &Event<'_>) -> (Inquiry, String) {
         let policy = namespace.policy();
-        let mut plans = PlanBatch::default();
-        let mut planner = Planner::new(policy);
-        planner.plan(event, 0, &mut plans);
+        let mut planner = Planner::new(policy, 1);
+        planner.plan(event, 0);
+        let material = planner.material(event);
+        let plans = planner.finish();
         let keys = plans.plans().iter().flat_map(|plan| {
             plans.keys(plan).map(|(name, vicinity)| {
                 let mut key = Vec::new();
@@ -144,7 +145,7 @@ impl Engine {
             local,
             answer,
         };
-        (inquiry, planner.material().to_owned())
+        (inquiry, material)
     }
 }
 

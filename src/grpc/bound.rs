@@ -8,10 +8,9 @@ use prost::length_delimiter_len;
 use crate::{
     domain::{
         policy::{ContentMismatch, Policy},
-        reason::Decision,
-        verdict::Verdict,
+        reason::Rejection,
     },
-    engine::admit::Prepared,
+    engine::admit::{Prepared, Prospect},
 };
 
 /// A tag and a flag or a small number. Every field of a verdict has a tag of one byte.
@@ -27,27 +26,22 @@ const ENVELOPE: usize = 1 + 10 + 1 + 5;
 
 /// The encoded response, as a message of its own or on a stream.
 pub(super) fn response(prepared: &Prepared, policy: &Policy) -> usize {
-    let verdicts = prepared.verdicts();
-    let mut tokens = prepared.token_bytes();
-    let copy_of_index = 1 + length_delimiter_len(verdicts.len());
-    let verdicts = verdicts.iter().map(|so_far| {
-        let bytes = match so_far.reason.decision() {
-            Decision::DeadLetter => rejected(so_far),
-            Decision::Admit | Decision::Suppress | Decision::Retry => undecided(
-                so_far.time_clamped,
-                tokens.next().unwrap_or(0),
-                copy_of_index,
-                policy,
-            ),
-        };
-        field(bytes)
+    let copy_of_index = 1 + length_delimiter_len(prepared.events());
+    let verdicts = prepared.prospects().map(|prospect| {
+        field(match prospect {
+            Prospect::Rejected(rejection) => rejected(rejection),
+            Prospect::Undecided {
+                time_clamped,
+                token_bytes,
+            } => undecided(time_clamped, token_bytes, copy_of_index, policy),
+        })
     });
     verdicts.sum::<usize>() + TIME + ENVELOPE
 }
 
 /// Decision, reason, shadow and the detail.
-fn rejected(verdict: &Verdict) -> usize {
-    3 * SMALL + field(verdict.detail.as_ref().map_or(0, |detail| detail.len()))
+fn rejected(rejection: &Rejection) -> usize {
+    3 * SMALL + field(rejection.detail.len())
 }
 
 /// The largest of what can be said about an event that is still to be decided.
@@ -84,8 +78,9 @@ mod tests {
             identity::RawIdentity,
             kind::{Accepts, Kind},
             policy::{FailureMode, MAX_SPAN, NamespaceName, PolicyDraft, Window},
-            reason::Reason,
+            reason::{Decision, Reason},
             time::EventTime,
+            verdict::Verdict,
         },
         engine::{Engine, admit::AdmitOptions},
         grpc::{
@@ -260,13 +255,10 @@ mod tests {
 
     #[test]
     fn the_bound_of_a_rejection_is_exact_in_shadow() {
-        let rejected_event = Verdict {
-            detail: Some("why".into()),
-            ..Verdict::of(Reason::NaiveTime)
-        };
+        let rejection = Rejection::new(Reason::NaiveTime, "why");
         assert_eq!(
-            rejected(&rejected_event),
-            encode::verdict(&rejected_event, true).encoded_len()
+            rejected(&rejection),
+            encode::verdict(&Verdict::rejected(rejection), true).encoded_len()
         );
     }
 }

@@ -114,9 +114,13 @@ fn seconds_and_nanos(seconds: i64, nanos: i32, out: &mut Vec<u8>) {
 /// A field with a number; zero is left out.
 #[inline]
 fn number(field: u8, value: u64, out: &mut Vec<u8>) {
-    if value != 0 {
-        out.push(key(field, VARINT));
-        varint(value, out);
+    match value {
+        0 => {}
+        ..0x80 => out.extend_from_slice(&[key(field, VARINT), value as u8]),
+        _ => {
+            out.push(key(field, VARINT));
+            varint(value, out);
+        }
     }
 }
 

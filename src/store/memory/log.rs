@@ -15,6 +15,8 @@ pub(super) const PIECE_WORDS: usize = 256;
 /// Of the first piece of a small table, which grows to a whole one.
 const MIN_PIECE_WORDS: usize = 16;
 const WORD_BYTES: usize = size_of::<u64>();
+/// For so long a claim that has expired may wait for the rest of its piece.
+const LEAVES_SOON_MS: u64 = 1_000;
 
 /// Where a claim begins: the low bits of its piece's number, and a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -317,10 +319,14 @@ impl Log {
         (oldest.claims as usize, oldest.words)
     }
 
-    /// Has a claim of the piece expired, perhaps?
-    pub(super) fn may_have_expired(&self, piece: u64, now_ms: u64) -> bool {
-        self.piece(piece)
-            .is_some_and(|piece| piece.claims > 0 && piece.expires_from_ms <= now_ms)
+    /// Is it time to look for claims of the piece that have expired? Not where it leaves as a whole in a
+    /// moment, which costs next to nothing.
+    pub(super) fn is_to_be_swept(&self, piece: u64, now_ms: u64) -> bool {
+        self.piece(piece).is_some_and(|piece| {
+            let leaves_soon = piece.expires_until_ms > now_ms
+                && piece.expires_until_ms - now_ms <= LEAVES_SOON_MS;
+            piece.claims > 0 && piece.expires_from_ms <= now_ms && !leaves_soon
+        })
     }
 
     /// After all that had expired in the piece was removed.

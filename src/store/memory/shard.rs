@@ -203,7 +203,9 @@ impl Shard {
             if !all.contains(&self.hand) {
                 self.hand = all.start;
             }
-            self.sweep_piece(self.hand, now_ms, hasher);
+            if self.log.is_to_be_swept(self.hand, now_ms) {
+                self.sweep_piece(self.hand, now_ms, hasher);
+            }
             self.hand += 1;
         }
     }
@@ -221,9 +223,6 @@ impl Shard {
     }
 
     fn sweep_piece(&mut self, piece: u64, now_ms: u64, hasher: &DefaultHashBuilder) {
-        if !self.log.may_have_expired(piece, now_ms) {
-            return;
-        }
         let gone: SmallVec<[(u32, Place); 64]> = self
             .log
             .claims_of(piece, 0)

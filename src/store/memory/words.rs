@@ -368,9 +368,16 @@ const fn word_of_id(hash: u32, bytes: usize) -> u64 {
 }
 
 fn words_of(id: &[u8]) -> impl Iterator<Item = u64> {
-    id.chunks(WORD_BYTES).map(|chunk| {
-        let mut word = [0; WORD_BYTES];
-        word[..chunk.len()].copy_from_slice(chunk);
-        u64::from_le_bytes(word)
-    })
+    let (whole, rest) = id.as_chunks::<WORD_BYTES>();
+    let last = (!rest.is_empty()).then(|| match id.last_chunk::<WORD_BYTES>() {
+        // A load and a shift instead of a copy whose length is not known.
+        Some(end) => u64::from_le_bytes(*end) >> (8 * (WORD_BYTES - rest.len())),
+        None => rest
+            .iter()
+            .rfold(0, |word, byte| word << 8 | u64::from(*byte)),
+    });
+    whole
+        .iter()
+        .map(|word| u64::from_le_bytes(*word))
+        .chain(last)
 }

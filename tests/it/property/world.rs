@@ -15,7 +15,7 @@ use dedupd::{
     domain::{
         claim::SettleAction,
         event::{Event, RawEvent},
-        plan::{PlanBatch, Planner},
+        plan::Planner,
         policy::Policy,
         time::EventTime,
     },
@@ -188,8 +188,9 @@ impl World {
         let Ok(event) = Event::new(event, &self.policy, self.clock.now()) else {
             return false;
         };
-        let mut batch = PlanBatch::default();
-        Planner::new(&self.policy).plan(&event, 0, &mut batch);
+        let mut planner = Planner::new(&self.policy, 1);
+        planner.plan(&event, 0);
+        let batch = planner.finish();
         let plan = &batch.plans()[0];
         let mut key = Vec::new();
         let scheme = self.policy.scheme();

@@ -8,7 +8,7 @@ use dedupd::{
         },
         event::Event,
         key::Names,
-        plan::{PlanBatch, Planner},
+        plan::Planner,
         reconcile::{Reconciled, reconcile},
     },
     store::{
@@ -40,8 +40,9 @@ fn batch(engine: &Engine, device: &str, record: Record, hold: Duration) -> Arc<W
         .expect("a namespace");
     let (policy, raw) = (namespace.policy(), transition(device, T0));
     let event = Event::new(&raw, policy, EventTime::from_unix_nanos(T0)).expect("a good event");
-    let mut plans = PlanBatch::default();
-    Planner::new(policy).plan(&event, 0, &mut plans);
+    let mut planner = Planner::new(policy, 1);
+    planner.plan(&event, 0);
+    let plans = planner.finish();
     let plan = &plans.plans()[0];
     let mut names = Names::default();
     let item = WriteBackItem {
