@@ -6,6 +6,7 @@
 //! connections wait meanwhile. But the service never waits for a store that is not there.
 
 mod bind;
+mod connection;
 mod doctor;
 mod memory;
 mod servers;

@@ -11,6 +11,7 @@ use tonic::{
 
 use super::{
     bind::{GrpcListener, tcp_connections, unix_connections},
+    connection::Connection,
     tls::TlsFault,
 };
 use crate::grpc::calls::CallsLayer;
@@ -60,6 +61,10 @@ fn in_full(error: &dyn Error) -> String {
     }
 }
 
+fn answering<S>(stream: S) -> Result<Connection<S>, Infallible> {
+    Ok(Connection::new(stream))
+}
+
 /// The running servers.
 #[derive(Debug)]
 pub(super) struct Servers {
@@ -85,7 +90,7 @@ impl Servers {
             let (routes, calls) = (routes.clone(), calls.clone());
             match listener {
                 GrpcListener::Tcp(listener) => {
-                    let connections = Box::pin(tcp_connections(listener).map(Ok::<_, Infallible>));
+                    let connections = Box::pin(tcp_connections(listener).map(answering));
                     let server = transport.tcp.clone();
                     running.spawn(async move {
                         server
@@ -96,7 +101,7 @@ impl Servers {
                     });
                 }
                 GrpcListener::Unix(listener) => {
-                    let connections = Box::pin(unix_connections(listener).map(Ok::<_, Infallible>));
+                    let connections = Box::pin(unix_connections(listener).map(answering));
                     let server = transport.plain.clone();
                     running.spawn(async move {
                         server

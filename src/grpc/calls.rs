@@ -9,6 +9,10 @@ use std::{
     convert::Infallible,
     future::Future,
     pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::{Context, Poll, ready},
 };
 
@@ -56,6 +60,31 @@ impl<S> Layer<S> for CallsLayer {
     }
 }
 
+/// The calls of one connection whose answers have not begun.
+#[derive(Clone, Debug, Default)]
+pub struct OpenCalls(Arc<AtomicUsize>);
+
+impl OpenCalls {
+    pub fn are_any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+
+    fn enter(&self) -> OpenCall {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        OpenCall(self.clone())
+    }
+}
+
+#[derive(Debug)]
+struct OpenCall(OpenCalls);
+
+impl Drop for OpenCall {
+    fn drop(&mut self) {
+        let OpenCalls(calls) = &self.0;
+        calls.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// A service with its calls watched.
 #[derive(Clone, Debug)]
 pub struct Calls<S> {
@@ -79,6 +108,7 @@ where
 
     /// `DedupService` is always ready.
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        let open = request.extensions().get().map(OpenCalls::enter);
         let counted = request.uri().path().starts_with(COUNTED);
         let in_flight = counted.then(|| self.in_flight.enter());
         let (answer, deadline) = match deadline::timeout(request.headers()) {
@@ -95,6 +125,7 @@ where
         Call {
             answer,
             deadline,
+            open,
             _in_flight: in_flight,
         }
     }
@@ -117,6 +148,7 @@ type Answering<F> = Either<BoxFuture<'static, Result<Response<Body>, Infallible>
 pub struct Call<F> {
     answer: Option<F>,
     deadline: Option<Pin<Box<Sleep>>>,
+    open: Option<OpenCall>,
     _in_flight: Option<InFlightGuard>,
 }
 
@@ -130,6 +162,7 @@ where
         let call = &mut *self;
         if let Some(answer) = &mut call.answer {
             if let Poll::Ready(answered) = Pin::new(answer).poll(context) {
+                call.open = None;
                 return Poll::Ready(answered);
             }
             // The timer only wakes: when it is late, tonic's may run out between two looks at them.

@@ -4,7 +4,7 @@ use redis::Value;
 
 use super::script::{Script, ScriptCall};
 use crate::{
-    domain::key::{KeyScheme, Partition},
+    domain::key::KeyScheme,
     store::{
         StoreError,
         heal::{HealRequest, Healed},
@@ -15,7 +15,7 @@ use crate::{
 pub(super) fn calls(
     request: &HealRequest,
     schemes: &[KeyScheme],
-) -> impl Iterator<Item = (Partition, ScriptCall)> {
+) -> impl Iterator<Item = ScriptCall> {
     request.items.iter().map(|item| {
         let mut key = Vec::with_capacity(64);
         let name = request.names.resolve(item.key);
@@ -24,7 +24,7 @@ pub(super) fn calls(
         call.keys.push(key);
         call.arguments
             .push(item.hold.get().to_string().into_bytes());
-        (item.partition, call)
+        call
     })
 }
 

@@ -1,8 +1,7 @@
 //! Claims in Redis, shared by a fleet.
 //!
-//! Work is split by slot over the servers of a cluster, and by partition over a few lanes to each
-//! server, each with one connection; see [`lane`] for order, budget and what happens when a
-//! connection fails.
+//! Work is split by slot over the servers of a cluster. To each there is one lane, with one
+//! connection; see [`lane`] for order, budget and what happens when a connection fails.
 
 mod batch;
 mod cluster;
@@ -40,12 +39,13 @@ use tokio::sync::{mpsc, oneshot};
 
 use self::{
     collector::Collector,
-    commands::{Adoption, Decided, Round},
+    commands::{Adoption, Debt, Decided, Round},
     connection::Dialer,
     examine::Examiner,
     lane::{Job, LaneStats},
     pipeline::Manner,
-    routes::{LaneMaker, LaneSender, Routes},
+    routes::{LaneMaker, LaneSender, Node, Routes},
+    script::ScriptCall,
     target::{Target, Topology},
     work::Work,
 };
@@ -58,7 +58,7 @@ use super::{
 };
 use crate::domain::{
     claim::{SettleOutcome, Standing},
-    key::{KeyScheme, Partition, RESERVED_PREFIX},
+    key::{KeyScheme, RESERVED_PREFIX},
 };
 
 /// Events in one piece of work, so that a large request does not hold up the others and its parts
@@ -133,41 +133,54 @@ impl RedisStore {
         (store, topology::drive(lanes, watching))
     }
 
-    fn send(&self, lane: Option<usize>, work: Work) {
-        match lane {
-            Some(lane) => routes::send(self.routes.table().lane(lane), Job::new(work)),
-            None => work.fail(StoreError::ClusterDown),
+    /// To the server that has the keys.
+    fn lane_of(&self, keys: &[Vec<u8>]) -> Option<LaneSender> {
+        let key = keys.first().map_or(&[][..], Vec::as_slice);
+        let table = self.routes.table();
+        let node = table.node_of(|name| name.extend_from_slice(key))?;
+        Some(table.nodes()[node].lane.clone())
+    }
+
+    fn call(&self, call: ScriptCall) -> Reply<Result<Value, StoreError>> {
+        let (reply, receiver) = oneshot::channel();
+        let lane = self.lane_of(&call.keys);
+        send(lane.as_ref(), Work::Call { call, reply });
+        awaited(receiver)
+    }
+
+    fn give_debts_back(&self, debts: &[Debt], twice: bool) {
+        let all: Vec<usize> = (0..debts.len()).collect();
+        let key = |debt: usize, key: &mut Vec<u8>| key.extend_from_slice(&debts[debt].key);
+        for (lane, items) in self.split(&all, key) {
+            let debts = items.into_iter().map(|item| debts[item].clone()).collect();
+            send(lane.as_ref(), Work::GiveBack { debts, twice });
         }
     }
 
-    /// The items of each lane in chunks, in their order; no lane where no server has their slot.
+    /// The items for each lane in chunks, in their order; no lane where no server has their slot.
     fn split(
         &self,
-        items: impl Iterator<Item = (usize, Partition)>,
+        items: &[usize],
         key: impl Fn(usize, &mut Vec<u8>),
     ) -> Vec<(Option<LaneSender>, Vec<usize>)> {
         let table = self.routes.table();
-        let mut by_lane = vec![Vec::new(); table.lane_count() + 1];
-        for (item, partition) in items {
-            let lane = table.lane_of(partition, |name| key(item, name));
-            by_lane[lane.unwrap_or(table.lane_count())].push(item);
-        }
-        let chunked = |(lane, items): (usize, Vec<usize>)| {
-            let sender = (lane < table.lane_count()).then(|| table.lane(lane).clone());
-            let chunks: Vec<_> = items
-                .chunks(CHUNK)
-                .map(|chunk| (sender.clone(), chunk.to_vec()))
-                .collect();
-            chunks
+        let chunks = |node: Option<&Node>, items: &[usize]| {
+            let of_lane = |chunk: &[usize]| (node.map(|node| node.lane.clone()), chunk.to_vec());
+            items.chunks(CHUNK).map(of_lane).collect::<Vec<_>>()
         };
-        by_lane.into_iter().enumerate().flat_map(chunked).collect()
-    }
-
-    /// The lane for a subject and one of its keys.
-    fn lane_of(&self, partition: Partition, key: Option<&Vec<u8>>) -> Option<usize> {
-        let key = key.map_or(&[][..], Vec::as_slice);
-        let table = self.routes.table();
-        table.lane_of(partition, |name| name.extend_from_slice(key))
+        if let Some(node) = table.only() {
+            return chunks(Some(node), items);
+        }
+        let nodes = table.nodes();
+        let mut by_node = vec![Vec::new(); nodes.len() + 1];
+        for &item in items {
+            let node = table.node_of(|name| key(item, name));
+            by_node[node.unwrap_or(nodes.len())].push(item);
+        }
+        let by_node = by_node.iter().enumerate();
+        by_node
+            .flat_map(|(node, items)| chunks(nodes.get(node), items))
+            .collect()
     }
 
     /// Sends one round of a request's plans to their lanes. The answer comes with the plans that
@@ -199,12 +212,11 @@ impl RedisStore {
         );
         let round = Arc::new(round);
         let scheme = &self.schemes[usize::from(request.namespace.0)];
-        let items = plans.iter().map(|&plan| (plan, all[plan].partition()));
         let key = |plan: usize, key: &mut Vec<u8>| {
             let plan = &all[plan];
             scheme.write_key(request.plans.primary(plan), plan.partition(), key);
         };
-        for (lane, plans) in self.split(items, key) {
+        for (lane, plans) in self.split(plans, key) {
             let work = Work::Claim {
                 request: Arc::clone(request),
                 plans,
@@ -338,14 +350,7 @@ impl Store for RedisStore {
     fn give_back(&self, request: &Arc<ClaimRequest>, claims: Vec<GiveBack>) {
         let scheme = &self.schemes[usize::from(request.namespace.0)];
         let debts = commands::debts(request, &claims, scheme);
-        let all = request.plans.plans();
-        let partitions = claims.iter().map(|claim| all[claim.plan].partition());
-        let key = |debt: usize, key: &mut Vec<u8>| key.extend_from_slice(&debts[debt].key);
-        for (lane, items) in self.split(partitions.enumerate(), key) {
-            let debts = items.into_iter().map(|item| debts[item].clone()).collect();
-            let twice = false;
-            send(lane.as_ref(), Work::GiveBack { debts, twice });
-        }
+        self.give_debts_back(&debts, false);
     }
 
     fn settle(
@@ -358,8 +363,8 @@ impl Store for RedisStore {
         })?;
         let (sender, receiver) = oneshot::channel();
         let request = Arc::new(request);
-        let partitions = request.items.iter().map(|item| item.partition);
-        let parts = self.split(partitions.enumerate(), |item, key| {
+        let all: Vec<usize> = (0..items).collect();
+        let parts = self.split(&all, |item, key| {
             commands::write_settled_key(&request, item, &self.schemes, key);
         });
         let answered = Arc::<AtomicBool>::default();
@@ -394,13 +399,13 @@ impl Store for RedisStore {
     }
 
     fn inspect(&self, request: Arc<ClaimRequest>) -> Reply<Result<Vec<Option<Found>>, StoreError>> {
-        let Some(plan) = request.plans.plans().first() else {
+        if request.plans.plans().is_empty() {
             return Reply::ready(Ok(Vec::new()));
-        };
+        }
         let keys = commands::plan_keys(&request, &self.schemes[usize::from(request.namespace.0)]);
-        let lane = self.lane_of(plan.partition(), keys.first());
         let (reply, receiver) = oneshot::channel();
-        self.send(lane, Work::Inspect { keys, reply });
+        let lane = self.lane_of(&keys);
+        send(lane.as_ref(), Work::Inspect { keys, reply });
         awaited(receiver)
     }
 
@@ -409,15 +414,11 @@ impl Store for RedisStore {
         request: Arc<ClaimRequest>,
         found: Vec<(usize, Standing)>,
     ) -> Reply<Result<Vec<usize>, StoreError>> {
-        let Some(plan) = request.plans.plans().first() else {
+        if request.plans.plans().is_empty() {
             return Reply::ready(Ok(Vec::new()));
-        };
+        }
         let scheme = &self.schemes[usize::from(request.namespace.0)];
-        let (reply, receiver) = oneshot::channel();
-        let call = commands::forget_call(&request, &found, scheme);
-        let lane = self.lane_of(plan.partition(), call.keys.first());
-        self.send(lane, Work::Call { call, reply });
-        let deleted = awaited(receiver);
+        let deleted = self.call(commands::forget_call(&request, &found, scheme));
         Reply::waiting(async move {
             let Value::Array(deleted) = deleted.await? else {
                 return Err(StoreError::Protocol);
@@ -430,26 +431,20 @@ impl Store for RedisStore {
         })
     }
 
-    /// Every lane of a server must be able to write; of a cluster, those of one server.
+    /// The server must take writes; of a cluster, one of them.
     fn probe(&self) -> Reply<Result<(), StoreError>> {
         let table = self.routes.table();
-        let ask = |(lane, key): (&LaneSender, &[u8])| {
+        let ask = |node: &Node| {
             let (reply, receiver) = oneshot::channel();
-            let key = key.to_vec();
-            send(Some(lane), Work::Canary { key, reply });
+            let key = node.canary_key.clone();
+            send(Some(&node.lane), Work::Canary { key, reply });
             awaited(receiver)
         };
-        let nodes: Vec<_> = table
-            .nodes()
-            .iter()
-            .map(|node| join_all(node.lanes().map(ask)))
-            .collect();
+        let answers: Vec<_> = table.nodes().iter().map(ask).collect();
         Reply::waiting(async move {
-            let mut answer = Err(StoreError::ClusterDown);
-            for lanes in join_all(nodes).await {
-                answer = answer.or(lanes.into_iter().try_for_each(takes_work));
-            }
-            answer
+            let none = Err(StoreError::ClusterDown);
+            let answers = join_all(answers).await.into_iter();
+            answers.fold(none, |answer, next| answer.or(takes_work(next)))
         })
     }
 
@@ -461,11 +456,7 @@ impl Store for RedisStore {
             replace,
         } = assertion;
         let key = format!("{RESERVED_PREFIX}contract:{namespace}");
-        let (reply, receiver) = oneshot::channel();
-        let call = commands::contract_call(key, line, hold.get(), replace);
-        let lane = self.lane_of(Partition(0), call.keys.first());
-        self.send(lane, Work::Call { call, reply });
-        let line = awaited(receiver);
+        let line = self.call(commands::contract_call(key, line, hold.get(), replace));
         Reply::waiting(async move {
             match line.await? {
                 Value::BulkString(line) => Ok(String::from_utf8_lossy(&line).into_owned()),
@@ -476,13 +467,7 @@ impl Store for RedisStore {
 
     fn heal(&self, request: HealRequest) -> Reply<Vec<Result<Healed, StoreError>>> {
         let calls = heal::calls(&request, &self.schemes);
-        let replies = calls.map(|(partition, call)| {
-            let lane = self.lane_of(partition, call.keys.first());
-            let (reply, receiver) = oneshot::channel();
-            self.send(lane, Work::Call { call, reply });
-            awaited(receiver)
-        });
-        let replies = join_all(replies.collect::<Vec<_>>());
+        let replies = join_all(calls.map(|call| self.call(call)).collect::<Vec<_>>());
         Reply::waiting(async move { replies.await.into_iter().map(heal::outcome).collect() })
     }
 

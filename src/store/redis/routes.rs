@@ -25,10 +25,8 @@ use super::{
     target::{Address, Endpoint},
     work::Work,
 };
-use crate::{domain::key::Partition, store::StoreError};
+use crate::store::StoreError;
 
-/// Redis works on one core: two connections keep it busy while either is read or written.
-pub(super) const LANES: usize = 2;
 const CANARY_KEY: &str = "dedupd:canary";
 const UNASSIGNED: u16 = u16::MAX;
 
@@ -44,20 +42,14 @@ pub(super) struct LaneMaker {
     pub(super) started: mpsc::UnboundedSender<Boxed<()>>,
 }
 
-/// A server and the lanes to it.
+/// A server and the lane to it. One connection keeps Redis busy, which works on one core: with
+/// several, what could share a pipeline would be spread over shorter ones.
 #[derive(Clone)]
 pub(super) struct Node {
     address: Option<Address>,
-    lanes: Vec<LaneSender>,
-    canary_key: Vec<u8>,
+    pub(super) lane: LaneSender,
+    pub(super) canary_key: Vec<u8>,
     up: Arc<AtomicBool>,
-}
-
-impl Node {
-    /// Asks each lane whether the server takes writes.
-    pub(super) fn lanes(&self) -> impl Iterator<Item = (&LaneSender, &[u8])> {
-        self.lanes.iter().map(|lane| (lane, &*self.canary_key))
-    }
 }
 
 pub(super) struct Table {
@@ -71,31 +63,20 @@ impl Table {
         &self.nodes
     }
 
-    pub(super) fn lane_count(&self) -> usize {
-        self.nodes.len() * LANES
+    /// There is one server, which has all keys.
+    pub(super) fn only(&self) -> Option<&Node> {
+        self.nodes.first().filter(|_| self.slots.is_none())
     }
 
-    pub(super) fn lane(&self, number: usize) -> &LaneSender {
-        &self.nodes[number / LANES].lanes[number % LANES]
-    }
-
-    /// The number of the lane for a subject and a key; `None`: no server has its slot.
-    pub(super) fn lane_of(
-        &self,
-        partition: Partition,
-        key: impl FnOnce(&mut Vec<u8>),
-    ) -> Option<usize> {
-        // The low bits choose the shard of an embedded store; any bits do here.
-        let lane = (partition.0 >> 32) as usize % LANES;
-        let node = match &self.slots {
-            None => 0,
-            Some(slots) => {
-                let mut name = Vec::with_capacity(64);
-                key(&mut name);
-                slots[slot_of(&name)]
-            }
+    /// The place in [`Self::nodes`] of the server that has a key; `None`: none has its slot.
+    pub(super) fn node_of(&self, key: impl FnOnce(&mut Vec<u8>)) -> Option<usize> {
+        let Some(slots) = &self.slots else {
+            return Some(0);
         };
-        (node != UNASSIGNED).then(|| usize::from(node) * LANES + lane)
+        let mut name = Vec::with_capacity(64);
+        key(&mut name);
+        let node = slots[slot_of(&name)];
+        (node != UNASSIGNED).then(|| usize::from(node))
     }
 
     fn slots_of(&self, node: usize) -> impl Iterator<Item = usize> {
@@ -167,33 +148,29 @@ impl Routes {
     ) -> Node {
         let maker = &self.maker;
         let up = Arc::new(AtomicBool::new(false));
-        let lanes = (0..LANES).map(|number| {
-            let (sender, receiver) = mpsc::unbounded_channel();
-            let connector = Connector::new(
-                maker.dialer.clone(),
-                canary_key.clone(),
-                Arc::clone(&maker.stats),
-            );
-            let lane = Lane::new(
-                whereabouts.clone(),
-                connector,
-                maker.manner.clone(),
-                maker.budget,
-                Arc::clone(&maker.stats),
-                LaneInRoutes {
-                    routes: Arc::downgrade(self),
-                    address: address.clone(),
-                    number,
-                    up: Arc::clone(&up),
-                },
-            );
-            // Whoever drives the lanes outlives this, or nothing matters any more.
-            let _ = maker.started.send(Box::pin(lane.run(receiver)));
-            sender
-        });
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let connector = Connector::new(
+            maker.dialer.clone(),
+            canary_key.clone(),
+            Arc::clone(&maker.stats),
+        );
+        let lane = Lane::new(
+            whereabouts.clone(),
+            connector,
+            maker.manner.clone(),
+            maker.budget,
+            Arc::clone(&maker.stats),
+            LaneInRoutes {
+                routes: Arc::downgrade(self),
+                address: address.clone(),
+                up: Arc::clone(&up),
+            },
+        );
+        // Whoever drives the lanes outlives this, or nothing matters any more.
+        let _ = maker.started.send(Box::pin(lane.run(receiver)));
         Node {
-            lanes: lanes.collect(),
             address,
+            lane: sender,
             canary_key,
             up,
         }
@@ -240,7 +217,7 @@ impl Routes {
     }
 
     /// Sends work on to the server that a cluster named for it; `slot`: which is that server's now.
-    fn forward(self: &Arc<Self>, lane: usize, address: &Address, slot: Option<usize>, job: Job) {
+    fn forward(self: &Arc<Self>, address: &Address, slot: Option<usize>, job: Job) {
         let changing = self.changing.lock();
         let table = self.table();
         let known = table
@@ -254,7 +231,7 @@ impl Routes {
             })
         });
         let sender = if let Some(place) = known.filter(|_| is_current) {
-            table.nodes[place].lanes[lane].clone()
+            table.nodes[place].lane.clone()
         } else {
             let mut nodes = table.nodes.clone();
             let place = self.place_of(&mut nodes, &[], address);
@@ -262,7 +239,7 @@ impl Routes {
             if let (Some(slots), Some(slot)) = (&mut slots, slot) {
                 slots[slot] = place;
             }
-            let sender = nodes[usize::from(place)].lanes[lane].clone();
+            let sender = nodes[usize::from(place)].lane.clone();
             self.table.store(Arc::new(Table { nodes, slots }));
             self.stale.notify_one();
             sender
@@ -290,7 +267,6 @@ fn canary_in(slots: impl Iterator<Item = usize>) -> Option<Vec<u8>> {
 pub(super) struct LaneInRoutes {
     routes: std::sync::Weak<Routes>,
     address: Option<Address>,
-    number: usize,
     up: Arc<AtomicBool>,
 }
 
@@ -303,7 +279,7 @@ impl LaneInRoutes {
         if let (true, Some(own)) = (address.host.is_empty(), &self.address) {
             address.host.clone_from(&own.host);
         }
-        routes.forward(self.number, &address, slot, job);
+        routes.forward(&address, slot, job);
     }
 
     /// Hands debts to whoever holds their keys by now; returns those that nobody does.
@@ -312,13 +288,12 @@ impl LaneInRoutes {
             return debts.len();
         };
         let table = routes.table();
-        let lane = Partition((self.number as u64) << 32);
         let mut lost = 0;
         for debt in debts {
-            let number = table.lane_of(lane, |key| key.extend_from_slice(&debt.key));
-            match number {
-                Some(number) => send(
-                    table.lane(number),
+            let node = table.node_of(|key| key.extend_from_slice(&debt.key));
+            match node {
+                Some(node) => send(
+                    &table.nodes[node].lane,
                     Job::new(Work::GiveBack {
                         debts: vec![debt],
                         twice: true,

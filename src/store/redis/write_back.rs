@@ -42,8 +42,8 @@ impl RedisStore {
             drop(place);
             drop(sender.send(outcomes));
         });
-        let partitions = batch.items.iter().map(|item| item.partition);
-        let parts = self.split(partitions.enumerate(), |item, key| {
+        let all: Vec<usize> = (0..items).collect();
+        let parts = self.split(&all, |item, key| {
             write_key(batch, item, &self.schemes, key);
         });
         for (lane, items) in parts {
@@ -73,13 +73,7 @@ impl RedisStore {
                 Debt::new(key, head)
             })
             .collect();
-        let partitions = items.iter().map(|&item| batch.items[item].partition);
-        let key = |debt: usize, key: &mut Vec<u8>| key.extend_from_slice(&debts[debt].key);
-        for (lane, items) in self.split(partitions.enumerate(), key) {
-            let debts = items.into_iter().map(|item| debts[item].clone()).collect();
-            let twice = true;
-            send(lane.as_ref(), Work::GiveBack { debts, twice });
-        }
+        self.give_debts_back(&debts, true);
     }
 }
 

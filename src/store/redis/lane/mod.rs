@@ -1,7 +1,7 @@
-//! A lane: one connection, the work that is pinned to it, and what happens when it fails.
+//! A lane: one connection to a server, all work for it, and what happens when it fails.
 //!
-//! Subjects are pinned to lanes by their partition, so that operations on one subject reach Redis
-//! in the order in which they were asked for. Work of concurrent requests is merged into shared
+//! Operations on one subject reach Redis in the order in which they were asked for, since one server
+//! has all its keys. Work of concurrent requests is merged into shared
 //! pipelines, and a few pipelines are on their way at a time.
 //!
 //! A pipeline that does not answer within the budget may still be executed. Its connection is
