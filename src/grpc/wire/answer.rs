@@ -116,7 +116,7 @@ fn seconds_and_nanos(seconds: i64, nanos: i32, out: &mut Vec<u8>) {
 fn number(field: u8, value: u64, out: &mut Vec<u8>) {
     match value {
         0 => {}
-        ..0x80 => out.extend_from_slice(&[key(field, VARINT), value as u8]),
+        1..0x80 => out.extend_from_slice(&[key(field, VARINT), value as u8]),
         _ => {
             out.push(key(field, VARINT));
             varint(value, out);
