@@ -28,8 +28,8 @@ pub(crate) enum How {
     Bench(On, &'static str),
     /// The same at half the rate that another one reached in the round.
     HalfRate(On, &'static str, &'static str),
-    /// Pipeline, clients, key (its last twelve bytes are random) and value.
-    RedisBenchmark(u32, u32, &'static str, &'static str),
+    /// `SET key value NX PX 300000`; the last twelve bytes of the key are random.
+    RedisBenchmark(RedisBenchmark),
     Pipelined,
     /// By a consumer's own SETNX, a way of awaiting.
     PythonSetnx(&'static str),
@@ -37,6 +37,40 @@ pub(crate) enum How {
     JetStream,
     /// With a cache.
     Benthos(&'static str),
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct RedisBenchmark {
+    pipeline: u32,
+    clients: u32,
+    key: &'static str,
+    value: &'static str,
+    /// With `GET`, as claims are.
+    gets: bool,
+}
+
+/// Its own command in pipelines of 128 on 50 connections.
+const REDIS_BENCHMARK: RedisBenchmark = RedisBenchmark {
+    pipeline: 128,
+    clients: 50,
+    key: "bench:",
+    value: "v",
+    gets: false,
+};
+
+impl How {
+    /// Whether many keys are added to Redis, so that the growth of its table would be measured.
+    const fn claims_much(&self) -> bool {
+        match self {
+            How::Bench(On::Redis | On::RedisAlone, _) | How::HalfRate(..) | How::Pipelined => true,
+            How::RedisBenchmark(RedisBenchmark { clients, .. }) => *clients > 1,
+            How::Bench(On::Bare | On::BareBeside | On::Embedded, _)
+            | How::PythonSetnx(_)
+            | How::PythonClient
+            | How::JetStream
+            | How::Benthos(_) => false,
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -52,21 +86,33 @@ pub(crate) enum On {
 }
 
 pub(crate) const CONTENDERS: &[(&str, How)] = &[
-    (
-        "redis-benchmark",
-        How::RedisBenchmark(128, 50, "bench:", "v"),
-    ),
+    ("redis-benchmark", How::RedisBenchmark(REDIS_BENCHMARK)),
     (
         "redis-benchmark, bytes of a transition",
-        How::RedisBenchmark(128, 50, TRANSITION_KEY, "a record's 18 byte"),
+        How::RedisBenchmark(OF_A_TRANSITION),
+    ),
+    (
+        "redis-benchmark, command of a transition",
+        How::RedisBenchmark(RedisBenchmark {
+            gets: true,
+            ..OF_A_TRANSITION
+        }),
     ),
     (
         "redis-benchmark, bytes of a keyed event",
-        How::RedisBenchmark(128, 50, "dedup:keyed", "a record's"),
+        How::RedisBenchmark(RedisBenchmark {
+            key: "dedup:keyed",
+            value: "a record's",
+            ..REDIS_BENCHMARK
+        }),
     ),
     (
         "redis-benchmark, one",
-        How::RedisBenchmark(1, 1, "bench:", "v"),
+        How::RedisBenchmark(RedisBenchmark {
+            pipeline: 1,
+            clients: 1,
+            ..REDIS_BENCHMARK
+        }),
     ),
     ("pipelined client", How::Pipelined),
     ("bare, transitions", How::Bench(On::Bare, TUMBLING)),
@@ -140,8 +186,20 @@ pub(crate) const CONTENDERS: &[(&str, How)] = &[
     ("benthos, redis", How::Benthos("redis")),
 ];
 
-/// Of 44 bytes: the prefix and 39 digits.
-const TRANSITION_KEY: &str = "idem:012345678901234567890123456";
+const OF_A_TRANSITION: RedisBenchmark = RedisBenchmark {
+    // Of 44 bytes: the prefix and 39 digits.
+    key: "idem:012345678901234567890123456",
+    value: "a record's 18 byte",
+    ..REDIS_BENCHMARK
+};
+/// Redis doubles its tables at powers of two and moves every key then, step by step with what it is
+/// asked: at 2,097,152 keys, until there are half as many more. From here to 4,194,304 it only takes
+/// keys, as one does that has reached its size.
+const CLAIMS_BEFORE: u64 = 3_200_000;
+/// Enough where Redis and its contender have run before.
+const SHORT_WARM_UP: Duration = Duration::from_millis(300);
+/// For so long, or the tables double.
+const LONGEST_ON_REDIS: Duration = Duration::from_millis(1_200);
 const TUMBLING: &str = "--namespace tumbling";
 const REDIS_TUMBLING: &str = "--namespace tumbling --in-flight 2";
 const CONFIRMED: &str = "--namespace leased --confirm";
@@ -218,20 +276,24 @@ impl World {
         how: &How,
         round: &BTreeMap<&str, Measured>,
     ) -> Result<Option<Measured>, Error> {
-        let Sizes { warm_up, duration } = self.sizes;
         self.redis.flush()?;
+        let mut sizes = self.sizes;
+        if how.claims_much() {
+            pipelined::fill(&self.redis, CLAIMS_BEFORE)?;
+            sizes.warm_up = SHORT_WARM_UP;
+            sizes.duration = sizes.duration.min(LONGEST_ON_REDIS);
+        }
+        let Sizes { warm_up, duration } = sizes;
         let measured = match *how {
-            How::Bench(on, arguments) => self.bench(on, arguments)?,
+            How::Bench(on, arguments) => self.bench(on, arguments, sizes)?,
             How::HalfRate(on, of, arguments) => {
                 let Some(full) = round.get(of) else {
                     return Ok(None);
                 };
                 let rate = full.events_per_s / 2.0;
-                self.bench(on, &format!("{arguments} --rate {rate}"))?
+                self.bench(on, &format!("{arguments} --rate {rate}"), sizes)?
             }
-            How::RedisBenchmark(pipeline, clients, key, value) => {
-                self.redis_benchmark(pipeline, clients, key, value)?
-            }
+            How::RedisBenchmark(benchmark) => self.redis_benchmark(benchmark, duration)?,
             How::Pipelined => pipelined::run(&self.redis, warm_up, duration)?,
             How::JetStream => jetstream::run(self.folder.path(), warm_up, duration)?,
             How::PythonSetnx(way) => {
@@ -258,7 +320,7 @@ impl World {
         Ok(Some(measured))
     }
 
-    fn bench(&self, on: On, arguments: &str) -> Result<Measured, Error> {
+    fn bench(&self, on: On, arguments: &str, sizes: Sizes) -> Result<Measured, Error> {
         let service = match on {
             On::Bare => &self.bare,
             On::BareBeside => &self.bare_beside,
@@ -270,19 +332,24 @@ impl World {
             On::Redis | On::RedisAlone => &[&self.redis][..],
             On::Bare | On::BareBeside | On::Embedded => &[],
         };
-        let report = bench(service, redis, arguments, self.sizes)?;
+        let report = bench(service, redis, arguments, sizes)?;
         Ok(Measured::of(&report))
     }
 
     fn redis_benchmark(
         &self,
-        pipeline: u32,
-        clients: u32,
-        key: &str,
-        value: &str,
+        benchmark: RedisBenchmark,
+        duration: Duration,
     ) -> Result<Measured, Error> {
+        let RedisBenchmark {
+            pipeline,
+            clients,
+            key,
+            value,
+            gets,
+        } = benchmark;
         let share = if clients == 1 { 0.05 } else { 1.0 };
-        let requests = (REDIS_RATE * self.sizes.duration.as_secs_f64() * share).ceil();
+        let requests = (REDIS_RATE * duration.as_secs_f64() * share).ceil();
         let before_ns = self.redis.process.cpu_ns()?;
         let words = format!(
             "-p {} -P {pipeline} -c {clients} -n {requests} -r 2000000000 --csv SET",
@@ -292,7 +359,8 @@ impl World {
             command("redis-benchmark", Cpus::Others)
                 .args(words.split(' '))
                 .args([&format!("{key}__rand_int__"), value])
-                .args(["NX", "PX", "300000"]),
+                .args(["NX", "PX", "300000"])
+                .args(gets.then_some("GET")),
         )?;
         let rate = text
             .lines()

@@ -16,28 +16,11 @@ const VALUE: [u8; 18] = [b'v'; 18];
 
 /// Every key is fresh.
 pub(crate) fn run(redis: &Redis, warm_up: Duration, duration: Duration) -> Result<Measured, Error> {
-    let mut stream = TcpStream::connect(("127.0.0.1", redis.port))?;
-    stream.set_nodelay(true)?;
-    let (mut requests, mut answers) = (Vec::new(), vec![0; 64 << 10]);
-    let (mut sent, mut answered_bytes, mut answered) = (0_u64, 0, 0_u64);
+    let mut client = Client::new(redis, "pipelined:")?;
     let begun = Instant::now();
     let mut from = None;
     loop {
-        while sent < answered + (PIPELINE * IN_FLIGHT) as u64 {
-            requests.clear();
-            for number in sent..sent + PIPELINE as u64 {
-                push_set(&mut requests, number);
-            }
-            stream.write_all(&requests)?;
-            sent += PIPELINE as u64;
-        }
-        let read = stream.read(&mut answers)?;
-        // A fresh key is answered "+OK\r\n", any other "$-1\r\n": five bytes each.
-        if read == 0 || answers[..read].contains(&b'-') {
-            return Err("Redis refused a fresh key".into());
-        }
-        answered_bytes += read as u64;
-        answered = answered_bytes / 5;
+        let answered = client.advance()?;
         let took = begun.elapsed();
         match &from {
             None if took >= warm_up => {
@@ -57,8 +40,59 @@ pub(crate) fn run(redis: &Redis, warm_up: Duration, duration: Duration) -> Resul
     }
 }
 
-fn push_set(out: &mut Vec<u8>, number: u64) {
-    let key = format!("pipelined:{number:030}");
+/// Puts so many claims of transitions into Redis.
+pub(crate) fn fill(redis: &Redis, claims: u64) -> Result<(), Error> {
+    let mut client = Client::new(redis, "filled-up:")?;
+    while client.advance()? < claims {}
+    Ok(())
+}
+
+struct Client {
+    stream: TcpStream,
+    prefix: &'static str,
+    requests: Vec<u8>,
+    answers: Vec<u8>,
+    sent: u64,
+    answered_bytes: u64,
+}
+
+impl Client {
+    fn new(redis: &Redis, prefix: &'static str) -> Result<Self, Error> {
+        let stream = TcpStream::connect(("127.0.0.1", redis.port))?;
+        stream.set_nodelay(true)?;
+        Ok(Self {
+            stream,
+            prefix,
+            requests: Vec::new(),
+            answers: vec![0; 64 << 10],
+            sent: 0,
+            answered_bytes: 0,
+        })
+    }
+
+    /// Sends what may be on its way and takes some answers; says how many there were by now.
+    fn advance(&mut self) -> Result<u64, Error> {
+        const ANSWER_BYTES: u64 = 5;
+        while self.sent < self.answered_bytes / ANSWER_BYTES + (PIPELINE * IN_FLIGHT) as u64 {
+            self.requests.clear();
+            for number in self.sent..self.sent + PIPELINE as u64 {
+                push_set(&mut self.requests, self.prefix, number);
+            }
+            self.stream.write_all(&self.requests)?;
+            self.sent += PIPELINE as u64;
+        }
+        let read = self.stream.read(&mut self.answers)?;
+        // A fresh key is answered "+OK\r\n", any other "$-1\r\n".
+        if read == 0 || self.answers[..read].contains(&b'-') {
+            return Err("Redis refused a fresh key".into());
+        }
+        self.answered_bytes += read as u64;
+        Ok(self.answered_bytes / ANSWER_BYTES)
+    }
+}
+
+fn push_set(out: &mut Vec<u8>, prefix: &str, number: u64) {
+    let key = format!("{prefix}{number:030}");
     // Writing to a vector does not fail.
     let _ = write!(out, "*6\r\n$3\r\nSET\r\n${}\r\n{key}\r\n$18\r\n", key.len());
     out.extend_from_slice(&VALUE);

@@ -450,6 +450,15 @@ impl Rival {
     }
 }
 
+/// As [`rival`], of an event whose plan has one key.
+pub const fn only_rival(found: Standing) -> Rival {
+    // Whatever stands under the primary key is near.
+    Rival {
+        standing: found,
+        vicinity: Vicinity::PRIMARY,
+    }
+}
+
 /// The claim that an event loses to, of those found in the order of its plan; `None`: it is the
 /// first sighting.
 pub fn rival(

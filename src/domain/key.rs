@@ -243,9 +243,10 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// ⌊start / 1 s⌋; widths of pings are whole seconds. i128 holds every bucket of i64 times.
-    fn start_seconds(self) -> i128 {
-        i128::from(self.index) * i128::from(self.width_ns / 1_000_000_000)
+    /// ⌊start / 1 s⌋; widths of pings are whole seconds. A bucket begins at most its width before the
+    /// first time of i64 nanoseconds, and seconds are far fewer.
+    const fn start_seconds(self) -> i64 {
+        self.index * (self.width_ns / 1_000_000_000) as i64
     }
 }
 
@@ -444,10 +445,57 @@ fn push_hex(bytes: &[u8], out: &mut Vec<u8>) {
 
 /// Hexadecimal without leading zeros.
 fn push_short_hex(number: u64, out: &mut Vec<u8>) {
-    let digits = (64 - number.leading_zeros()).div_ceil(4).max(1);
-    out.extend(
-        (0..digits)
-            .rev()
-            .map(|digit| HEX_DIGITS[(number >> (4 * digit) & 15) as usize]),
-    );
+    const DIGITS: usize = 16;
+    let zeros = number.leading_zeros() as usize / 4;
+    let all: [u8; DIGITS] = std::array::from_fn(|digit| {
+        HEX_DIGITS[(number >> (4 * (DIGITS - 1 - digit)) & 15) as usize]
+    });
+    out.extend_from_slice(&all[zeros.min(DIGITS - 1)..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_hexadecimal_has_no_leading_zeros() {
+        for number in [
+            0,
+            1,
+            15,
+            16,
+            0x8_c1f_a492_6007_fff,
+            u64::MAX,
+            1 << 60,
+            (1 << 60) - 1,
+        ] {
+            let mut out = Vec::new();
+            push_short_hex(number, &mut out);
+            assert_eq!(out, format!("{number:x}").into_bytes());
+        }
+    }
+
+    /// Of empty ones, of those of several blocks, and whatever shares a group with whatever.
+    #[test]
+    fn digests_side_by_side_are_those_one_by_one() {
+        let materials: Vec<Vec<u8>> = (0..200_usize)
+            .map(|number| vec![number as u8; number * 37 % 300])
+            .collect();
+        for group in [1, 2, 3, 4, 5, 64, 200] {
+            for materials in materials.chunks(group) {
+                let mut queue = Blake2bQueue::default();
+                for (place, material) in materials.iter().enumerate() {
+                    queue.push(material, place);
+                }
+                let mut digested = 0;
+                queue.digest(|place, digest| {
+                    let alone = Params::new().hash_length(16).hash(&materials[place]);
+                    assert_eq!(digest.to_be_bytes(), alone.as_bytes());
+                    assert_eq!(place, digested);
+                    digested += 1;
+                });
+                assert_eq!(digested, materials.len());
+            }
+        }
+    }
 }

@@ -75,6 +75,23 @@ impl Position {
         2.0 * EARTH_RADIUS_M * h.sqrt().min(1.0).asin()
     }
 
+    /// Whether the distance is more than nothing and at most `radius_m`.
+    pub fn is_beside(self, other: Self, radius_m: f64) -> bool {
+        // The way along a meridian and then along the equator is no shorter, and where latitudes differ
+        // by so much there is one: that settles nearly all without a sine. Radians of two positions are
+        // rounded to some 1e-9 m each.
+        const CERTAINLY_APART_DEG: f64 = 1e-12;
+        const ROUNDING_M: f64 = 1e-6;
+        let north_deg = (other.latitude_deg - self.latitude_deg).abs();
+        let east_deg = (other.longitude_deg - self.longitude_deg).abs();
+        let at_most_m = (north_deg + east_deg).to_radians() * EARTH_RADIUS_M;
+        if north_deg >= CERTAINLY_APART_DEG && at_most_m <= radius_m - ROUNDING_M {
+            return true;
+        }
+        let distance_m = self.distance_m(other);
+        distance_m > 0.0 && distance_m <= radius_m
+    }
+
     pub fn cell(self, resolution: Resolution) -> Cell {
         Cell(hexgrid::index(
             self.latitude_deg,
@@ -155,5 +172,56 @@ impl Region {
 
     pub const fn corners_deg(&self) -> [f64; 4] {
         [self.south_deg, self.west_deg, self.north_deg, self.east_deg]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{Rng, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+
+    /// Pairs from everywhere, poles and the antimeridian included, from nothing to some metres apart.
+    #[test]
+    fn beside_is_what_the_distance_says() {
+        let mut dice = ChaCha8Rng::seed_from_u64(7);
+        let mut beside = 0;
+        for _ in 0..200_000 {
+            let latitude = match dice.random_range(0..4) {
+                0 => 90.0,
+                1 => -90.0 + dice.random::<f64>() * 1e-4,
+                _ => dice.random_range(-90.0..=90.0),
+            };
+            let longitude = match dice.random_range(0..4) {
+                0 => 180.0,
+                _ => dice.random_range(-180.0..=180.0),
+            };
+            let mut moved = |degrees: f64, most: f64| {
+                let step = match dice.random_range(0..6) {
+                    0 => 0.0,
+                    1 => 1e-12,
+                    2 => 1e-13,
+                    _ => (dice.random::<f64>() - 0.5) * 4e-4,
+                };
+                (degrees + step).clamp(-most, most)
+            };
+            let other = (moved(latitude, 90.0), moved(longitude, 180.0));
+            let position = |(latitude, longitude)| Position::new(latitude, longitude);
+            let (Ok(here), Ok(there)) = (position((latitude, longitude)), position(other)) else {
+                continue;
+            };
+            let distance_m = here.distance_m(there);
+            for radius_m in [0.0, 1e-3, 20.0, distance_m, distance_m * (1.0 - 1e-12)] {
+                let expected = distance_m > 0.0 && distance_m <= radius_m;
+                assert_eq!(
+                    here.is_beside(there, radius_m),
+                    expected,
+                    "{here:?} {there:?} {radius_m}"
+                );
+                beside += usize::from(expected);
+            }
+        }
+        assert!(beside > 100_000, "{beside}");
     }
 }

@@ -120,8 +120,7 @@ fn classify(kind: Kind, event: &Sighting, rival: &Rival, policy: &Policy) -> Rea
         (Kind::Transition, false) => Reason::Restamped,
         (Kind::Ping, false) => match event.position.zip(claimed.position).zip(policy.place()) {
             Some(((here, there), place)) => {
-                let distance_m = here.distance_m(there);
-                if distance_m > 0.0 && distance_m <= place.jitter_radius_m() {
+                if here.is_beside(there, place.jitter_radius_m()) {
                     Reason::Jitter
                 } else {
                     Reason::Reobservation

@@ -193,6 +193,9 @@ impl<T: Trace> MemoryStore<T> {
         primary: Option<Record>,
         now_ms: u64,
     ) -> Option<claim::Rival> {
+        if !plan.has_neighbours() {
+            return Some(claim::only_rival(Standing::Record(primary?)));
+        }
         let mut found: SmallVec<[(Vicinity, Standing); 3]> = SmallVec::new();
         if let Some(record) = primary {
             found.push((Vicinity::PRIMARY, Standing::Record(record)));
