@@ -18,21 +18,24 @@ use crate::grpc::calls::OpenCalls;
 pub(super) struct Connection<S> {
     stream: S,
     open: OpenCalls,
+    waits: bool,
     has_waited: bool,
 }
 
 impl<S> Connection<S> {
-    pub(super) fn new(stream: S) -> Self {
+    /// Over TLS waiting is in vain: what was encrypted before is not added to.
+    pub(super) fn new(stream: S, is_tls: bool) -> Self {
         Self {
             stream,
             open: OpenCalls::default(),
+            waits: !is_tls,
             has_waited: false,
         }
     }
 
     /// A task that wakes itself comes behind all that are ready.
     fn poll_turn(&mut self, context: &Context<'_>) -> Poll<()> {
-        if self.has_waited || !self.open.are_any() {
+        if !self.waits || self.has_waited || !self.open.are_any() {
             return Poll::Ready(());
         }
         self.has_waited = true;
@@ -90,5 +93,58 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Connection<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use tokio::io::{AsyncReadExt, DuplexStream, duplex};
+
+    use super::*;
+
+    fn connection(is_tls: bool) -> (Connection<DuplexStream>, DuplexStream) {
+        let (ours, theirs) = duplex(64);
+        (Connection::new(ours, is_tls), theirs)
+    }
+
+    fn write(connection: &mut Connection<DuplexStream>) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        let written = Pin::new(connection).poll_write(&mut context, b"answer");
+        written.is_ready()
+    }
+
+    fn flush(connection: &mut Connection<DuplexStream>) {
+        let mut context = Context::from_waker(Waker::noop());
+        let flushed = Pin::new(connection).poll_flush(&mut context);
+        assert!(flushed.is_ready());
+    }
+
+    #[tokio::test]
+    async fn an_answer_waits_one_turn_for_the_calls_that_are_open() {
+        let (mut connection, mut peer) = connection(false);
+        assert!(write(&mut connection), "nobody else is there");
+        flush(&mut connection);
+        let call = connection.open.enter();
+        for _ in 0..2 {
+            assert!(!write(&mut connection), "the others come first");
+            assert!(write(&mut connection), "once");
+            assert!(write(&mut connection), "and all that belongs to it");
+            flush(&mut connection);
+        }
+        drop(call);
+        assert!(write(&mut connection));
+        flush(&mut connection);
+        let mut read = [0; 6 * 6];
+        peer.read_exact(&mut read).await.expect("all of it");
+        assert_eq!(read, *b"answer".repeat(6));
+    }
+
+    #[tokio::test]
+    async fn over_tls_it_does_not_wait() {
+        let (mut connection, _peer) = connection(true);
+        let _call = connection.open.enter();
+        assert!(write(&mut connection));
     }
 }

@@ -32,6 +32,7 @@ const CLOSE_TIME: Duration = Duration::from_millis(500);
 pub(super) struct Transport {
     plain: Server,
     tcp: Server,
+    is_tls: bool,
 }
 
 impl Transport {
@@ -42,6 +43,7 @@ impl Transport {
             .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
             .max_concurrent_streams(MAX_CONCURRENT_CALLS)
             .http2_max_pending_accept_reset_streams(Some(MAX_PENDING_RESETS));
+        let is_tls = tls.is_some();
         let tcp = match tls {
             None => plain.clone(),
             Some(tls) => plain
@@ -49,7 +51,7 @@ impl Transport {
                 .tls_config(tls)
                 .map_err(|error| TlsFault::Unusable(in_full(&error)))?,
         };
-        Ok(Self { plain, tcp })
+        Ok(Self { plain, tcp, is_tls })
     }
 }
 
@@ -61,8 +63,8 @@ fn in_full(error: &dyn Error) -> String {
     }
 }
 
-fn answering<S>(stream: S) -> Result<Connection<S>, Infallible> {
-    Ok(Connection::new(stream))
+fn answering<S>(stream: S, is_tls: bool) -> Result<Connection<S>, Infallible> {
+    Ok(Connection::new(stream, is_tls))
 }
 
 /// The running servers.
@@ -88,9 +90,12 @@ impl Servers {
                 let _ = closing.wait_for(|close| *close).await;
             };
             let (routes, calls) = (routes.clone(), calls.clone());
+            let is_tls = transport.is_tls;
             match listener {
                 GrpcListener::Tcp(listener) => {
-                    let connections = Box::pin(tcp_connections(listener).map(answering));
+                    let connections = Box::pin(
+                        tcp_connections(listener).map(move |stream| answering(stream, is_tls)),
+                    );
                     let server = transport.tcp.clone();
                     running.spawn(async move {
                         server
@@ -101,7 +106,8 @@ impl Servers {
                     });
                 }
                 GrpcListener::Unix(listener) => {
-                    let connections = Box::pin(unix_connections(listener).map(answering));
+                    let connections =
+                        Box::pin(unix_connections(listener).map(|stream| answering(stream, false)));
                     let server = transport.plain.clone();
                     running.spawn(async move {
                         server

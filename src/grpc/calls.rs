@@ -69,14 +69,16 @@ impl OpenCalls {
         self.0.load(Ordering::Relaxed) > 0
     }
 
-    fn enter(&self) -> OpenCall {
+    pub fn enter(&self) -> OpenCall {
         self.0.fetch_add(1, Ordering::Relaxed);
         OpenCall(self.clone())
     }
 }
 
+/// A call whose answer has not begun.
 #[derive(Debug)]
-struct OpenCall(OpenCalls);
+#[must_use = "the call is open while this lives"]
+pub struct OpenCall(OpenCalls);
 
 impl Drop for OpenCall {
     fn drop(&mut self) {
