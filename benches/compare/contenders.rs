@@ -62,11 +62,13 @@ impl How {
     /// Whether many keys are added to Redis, so that the growth of its table would be measured.
     const fn claims_much(&self) -> bool {
         match self {
-            How::Bench(On::Redis | On::RedisAlone, _) | How::HalfRate(..) | How::Pipelined => true,
+            How::Bench(On::Redis | On::RedisAlone, _)
+            | How::HalfRate(..)
+            | How::Pipelined
+            | How::PythonClient => true,
             How::RedisBenchmark(RedisBenchmark { clients, .. }) => *clients > 1,
             How::Bench(On::Bare | On::BareBeside | On::Embedded, _)
             | How::PythonSetnx(_)
-            | How::PythonClient
             | How::JetStream
             | How::Benthos(_) => false,
         }
@@ -308,7 +310,7 @@ impl World {
                     return Ok(None);
                 };
                 let target = &self.on_redis.target;
-                python_events(python, "client.py", &[target], self.sizes)?
+                python_events(python, "client.py", &[target], sizes)?
             }
             How::Benthos(cache) => {
                 let Some(benthos) = &self.benthos else {

@@ -163,7 +163,8 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, E
                 eprintln!("{}", redact_user_info(error.to_string().trim_end()));
                 ExitCode::from(EXIT_USAGE)
             } else {
-                println!("{}", error.to_string().trim_end());
+                // Who closes the pipe, such as `head`, has read enough.
+                let _ = writeln!(io::stdout(), "{}", error.to_string().trim_end());
                 ExitCode::SUCCESS
             }
         })

@@ -35,6 +35,20 @@ fn objects(output: &Output) -> Vec<Value> {
         .collect()
 }
 
+/// As `dedupd serve --help | head -1` may close the pipe before anything is written to it.
+#[test]
+fn help_for_a_reader_who_has_left_is_no_fault() {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let output = Command::new(env!("CARGO_BIN_EXE_dedupd"))
+        .args(["serve", "--help"])
+        .stdout(writer)
+        .output()
+        .expect("it runs");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "");
+}
+
 #[test]
 fn check_ends_with_its_codes_and_names_every_error() {
     const OK: &str = "store: { url: 'redis://:hunter2@host' }\n\
