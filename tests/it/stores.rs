@@ -194,6 +194,7 @@ on_every_store! {
     windows::sliding_window_has_no_edges
     windows::copies_in_one_request_name_the_first
     settling::settling_table
+    settling::many_settled_in_one_call
     settling::lease_and_ttl_run_out
     settling::retry_adopts_what_its_first_attempt_left
     settling::a_dropped_call_gives_back_but_not_what_a_retry_adopted

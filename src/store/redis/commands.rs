@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use hashbrown::{HashMap, HashSet};
 use redis::Value;
 use smallvec::SmallVec;
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     batch::Batch,
@@ -283,28 +284,61 @@ fn known(values: &[Value]) -> Vec<u8> {
     known
 }
 
-pub(super) fn settle_call(
+/// Appends script calls that settle; says which items each is for. A call reads all its keys
+/// before it writes one, so a key that comes again goes into a later call.
+pub(super) fn push_settlements(
     request: &SettleRequest,
     items: &[usize],
     schemes: &[KeyScheme],
-) -> ScriptCall {
+    batch: &mut Batch,
+) -> Vec<Vec<usize>> {
+    let write_key = |item: usize, key: &mut Vec<u8>| write_settled_key(request, item, schemes, key);
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    let mut key = Vec::with_capacity(64);
+    for items in batch.together(items.to_vec(), write_key) {
+        let first = groups.len();
+        let mut calls = HashMap::with_capacity(items.len());
+        for item in items {
+            key.clear();
+            write_key(item, &mut key);
+            // Of two keys with one digest the second merely comes later.
+            let call = calls.entry(xxh3_64(&key));
+            let call = *call.and_modify(|call| *call += 1).or_insert(first);
+            if call == groups.len() {
+                groups.push(Vec::new());
+            }
+            groups[call].push(item);
+        }
+    }
+    for items in &groups {
+        batch.call(settle_call(request, items, schemes));
+    }
+    groups
+}
+
+fn settle_call(request: &SettleRequest, items: &[usize], schemes: &[KeyScheme]) -> ScriptCall {
     let mut call = ScriptCall::new(Script::Settle);
     let action = match request.action {
         SettleAction::Confirm => "confirm",
         SettleAction::Release => "release",
         SettleAction::Renew => "renew",
     };
-    call.arguments.push(action.into());
+    let mut nonces = Vec::with_capacity(items.len() * 8);
+    let mut holds = Vec::new();
     for &index in items {
         let item = &request.items[index];
         let mut key = Vec::with_capacity(64);
         write_settled_key(request, index, schemes, &mut key);
         call.keys.push(key);
-        call.arguments.extend([
-            item.nonce.to_bytes().to_vec(),
-            item.hold.get().to_string().into_bytes(),
-        ]);
+        nonces.extend(item.nonce.to_bytes());
+        holds.push(item.hold);
     }
+    if holds.iter().all(|hold| *hold == holds[0]) {
+        holds.truncate(1);
+    }
+    call.arguments.extend([action.into(), nonces]);
+    let holds = holds.iter().map(|hold| hold.get().to_string().into_bytes());
+    call.arguments.extend(holds);
     call
 }
 

@@ -133,12 +133,7 @@ impl Work {
                 (singles, calls) = commands::push_claims(request, plans, scheme, round, batch);
             }
             Work::Settle { request, items, .. } => {
-                calls = batch.together(items.clone(), |item, key| {
-                    commands::write_settled_key(request, item, schemes, key);
-                });
-                for items in &calls {
-                    batch.call(commands::settle_call(request, items, schemes));
-                }
+                calls = commands::push_settlements(request, items, schemes, batch);
             }
             Work::WriteBack { request, items, .. } => {
                 calls = batch.together(items.clone(), |item, key| {

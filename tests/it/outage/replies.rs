@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use dedupd::grpc::proto::{Reason, SettleOutcome};
+use dedupd::grpc::proto::{Reason, RenewRequest, SettleOutcome};
 use tokio::time;
 
 use super::{
@@ -168,9 +168,10 @@ async fn r06_one_bad_key_trips_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn r06_a_full_redis_still_releases() {
+async fn r06_a_full_redis_still_settles() {
     let mut world = World::start(AMPLE).await;
-    let held = world.admit("closed", "held").await.claim;
+    let ids = ["confirmed", "released", "renewed"];
+    let held = admit(&mut world.client, "leased", &ids, "").await;
     world.redis.cli(&["CONFIG", "SET", "maxmemory", "1"]);
     for id in fresh_ids(10) {
         assert_eq!(
@@ -183,13 +184,18 @@ async fn r06_a_full_redis_still_releases() {
     let verdicts = admit_events(&mut world.client, guarded).await;
     assert_eq!(reasons(&verdicts), [Reason::StoreUnavailable]);
     assert_eq!(world.errors("oom"), 21.0);
-    assert_eq!(world.confirm(&held).await, SettleOutcome::StoreUnavailable);
-    assert_eq!(world.release(&held).await, SettleOutcome::Applied);
+    assert_eq!(world.confirm(&held[0].claim).await, SettleOutcome::Applied);
+    assert_eq!(world.release(&held[1].claim).await, SettleOutcome::Applied);
+    let claims = vec![held[2].claim.clone()];
+    let renewed = world.client.renew(RenewRequest { claims }).await;
+    let renewed = renewed.expect("an answer").into_inner();
+    assert_eq!(renewed.outcomes().next(), Some(SettleOutcome::Applied));
+    let left = world.redis.cli(&["PTTL", "leased:confirmed"]);
+    assert!(left.parse::<u64>().expect("ms") > 3_000_000, "{left}");
     world.redis.cli(&["CONFIG", "SET", "maxmemory", "0"]);
-    assert_eq!(
-        world.admit("closed", "held").await.reason(),
-        Reason::FirstSeen
-    );
+    let again = admit(&mut world.client, "leased", &ids, "").await;
+    let expected = [Reason::Redelivery, Reason::FirstSeen, Reason::InFlight];
+    assert_eq!(reasons(&again), expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -77,6 +77,41 @@ pub(super) async fn settling_table(engine: Arc<Engine>) {
     }
 }
 
+/// More than a script reads at once, one that another holds, and some twice.
+pub(super) async fn many_settled_in_one_call(engine: Arc<Engine>) {
+    use SettleOutcome::{AlreadyApplied, Applied, NotHeld};
+    const MANY: usize = 2_300;
+    const TAKEN: usize = 1_500;
+    let ns = "suite-leased";
+    let devices: Vec<String> = (0..MANY).map(|number| format!("many-{number}")).collect();
+    let events: Vec<RawEvent<'_>> = devices
+        .iter()
+        .map(|device| transition(device, T0))
+        .collect();
+    let mut tokens = check(&engine, ns, &events, &[Reason::FirstSeen; MANY]).await;
+    settle(&engine, SettleAction::Release, &tokens[TAKEN]).await;
+    check(&engine, ns, &events[TAKEN..=TAKEN], &[Reason::FirstSeen]).await;
+    tokens.extend([tokens[0].clone(), tokens[TAKEN].clone(), tokens[0].clone()]);
+    for (action, first, again) in [
+        (SettleAction::Renew, Applied, Applied),
+        (SettleAction::Confirm, Applied, AlreadyApplied),
+    ] {
+        let settled = engine
+            .settle(action, tokens.iter().map(Vec::as_slice))
+            .expect("room in the queue")
+            .finish()
+            .await;
+        let mut expected = vec![first; MANY];
+        expected[TAKEN] = NotHeld;
+        expected.extend([again, NotHeld, again]);
+        let expected: Vec<Settlement> = expected.into_iter().map(Settlement::Settled).collect();
+        assert_eq!(settled, expected, "{action:?}");
+    }
+    let mut expected = vec![Reason::Redelivery; MANY];
+    expected[TAKEN] = Reason::InFlight;
+    check(&engine, ns, &events, &expected).await;
+}
+
 pub(super) async fn lease_and_ttl_run_out(engine: Arc<Engine>) {
     for attempt in 0..10 {
         let device = format!("brief-{attempt}");

@@ -3,7 +3,7 @@
 use std::{fs, time::Duration};
 
 use dedupd::grpc::proto::{
-    ExplainRequest, ForgetRequest, Reason, RenewRequest, SettleOutcome,
+    ConfirmRequest, ExplainRequest, ForgetRequest, Reason, RenewRequest, SettleOutcome,
     inspect_service_client::InspectServiceClient,
 };
 use tokio::time;
@@ -256,24 +256,32 @@ async fn waits_for_replicas() {
     );
 }
 
-/// Full is no outage: what needs no memory is done.
+/// Claims of namespaces with their own TTLs, one that is not there, one under whose key stands
+/// what no namespace writes, and one twice.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_server_still_releases() {
+async fn each_claim_of_a_call_is_settled_for_itself() {
     let redis = RedisServer::start(Options::default());
     let (_service, mut client) = decided_by(&format!("url: \"{}\"", redis.url())).await;
-    let held = admit(&mut client, "leased", &["held"], "").await.remove(0);
-    redis.cli(&["CONFIG", "SET", "maxmemory", "1"]);
-    for _ in 0..10 {
-        let verdicts = admit_keyed(&mut client, &fresh_ids(1)).await;
-        assert_eq!(verdicts, [Reason::StoreUnavailable]);
-    }
-    let claims = vec![held.claim.clone()];
-    let released = client
-        .release(dedupd::grpc::proto::ReleaseRequest { claims })
-        .await
-        .expect("an answer");
+    let ids = ["kept", "deleted", "replaced"];
+    let mut held = admit(&mut client, "leased", &ids, "").await;
+    let fences = request("fences", vec![crossing("kept", Duration::ZERO)], "");
+    held.extend(admit_events(&mut client, fences).await);
+    held.push(held[0].clone());
+    redis.cli(&["DEL", "leased:deleted"]);
+    redis.cli(&["DEL", "leased:replaced"]);
+    redis.cli(&["RPUSH", "leased:replaced", "a list"]);
+    let claims = held.iter().map(|verdict| verdict.claim.clone()).collect();
+    let confirmed = client.confirm(ConfirmRequest { claims }).await;
+    let outcomes = confirmed.expect("an answer").into_inner();
+    use SettleOutcome::{AlreadyApplied, Applied, NotHeld, StoreUnavailable};
     assert_eq!(
-        released.into_inner().outcomes().next(),
-        Some(SettleOutcome::Applied)
+        outcomes.outcomes().collect::<Vec<_>>(),
+        [Applied, NotHeld, StoreUnavailable, Applied, AlreadyApplied]
     );
+    let left = |pattern: &str| {
+        let keys = redis.cli(&["KEYS", pattern]);
+        let left = redis.cli(&["PTTL", keys.trim()]);
+        left.parse::<u64>().expect("ms") / 60_000
+    };
+    assert_eq!((left("leased:kept"), left("fences:*")), (59, 4));
 }

@@ -1,37 +1,54 @@
--- Settles claims: the table of domain::claim::settle. ARGV: the action; then for each key the
--- nonce, of which seven bytes must match, and the hold in ms.
+-- Settles claims: the table of domain::claim::settle. ARGV: the action; the nonces, eight bytes
+-- each, of which seven must match; the hold in ms, one for all keys or one for each.
+-- No key comes twice, since all are read before one is written.
 -- A reply for each key: 0 another's or foreign, 1 applied, 2 already applied, 3 already confirmed,
 -- 4 nothing stands there, or a text: the error that the command met.
-local action = ARGV[1]
+local keys, arguments = KEYS, ARGV
+local pcall, sub, byte, char, type = redis.pcall, string.sub, string.byte, string.char, type
+local action, nonces = arguments[1], arguments[2]
 
-local function settle(key, nonce, hold)
-  local value = redis.pcall('GET', key)
+local function settle(key, value, nonce, hold)
+  -- MGET tells nothing of a value of another type.
+  value = value or pcall('GET', key)
   if type(value) == 'table' then return value.err end
   if not value then return 4 end
-  if #value < 10 or string.sub(value, 2, 8) ~= string.sub(nonce, 1, 7) then return 0 end
-  local head = string.byte(value, 1)
+  if #value < 10 or sub(value, 2, 8) ~= nonce then return 0 end
+  local head = byte(value, 1)
   local state = head % 16
   if head < 0x80 or state < 1 or state > 3 then return 0 end
   local done
   if action == 'confirm' then
     if state == 3 then return 2 end
-    local confirmed = string.char(head - state + 3) .. string.sub(value, 2)
-    done = redis.pcall('SET', key, confirmed, 'PX', hold)
+    -- PEXPIRE first: a full server permits it, and after it the other writes of the script. And
+    -- KEEPTTL, since PX would take the key out of the table of expiries and put it back.
+    done = pcall('PEXPIRE', key, hold)
+    if done == 1 then
+      done = pcall('SET', key, char(head - state + 3) .. sub(value, 2), 'KEEPTTL')
+    end
   elseif state == 3 then
     return 3
   elseif action == 'release' then
-    done = redis.pcall('DEL', key)
+    done = pcall('DEL', key)
   elseif state == 2 then
     return 2
   else
-    done = redis.pcall('PEXPIRE', key, hold)
+    done = pcall('PEXPIRE', key, hold)
   end
   if type(done) == 'table' and done.err then return done.err end
   return 1
 end
 
+-- As many as Lua's stack takes with room to spare.
+local AT_ONCE = 1000
+
 local replies = {}
-for index, key in ipairs(KEYS) do
-  replies[index] = settle(key, ARGV[2 * index], ARGV[2 * index + 1])
+for first = 1, #keys, AT_ONCE do
+  local last = math.min(first + AT_ONCE - 1, #keys)
+  local values = pcall('MGET', unpack(keys, first, last))
+  for index = first, last do
+    local nonce = sub(nonces, 8 * index - 7, 8 * index - 1)
+    local hold = arguments[index + 2] or arguments[3]
+    replies[index] = settle(keys[index], values[index - first + 1], nonce, hold)
+  end
 end
 return replies
