@@ -62,7 +62,7 @@ impl How {
     /// Whether many keys are added to Redis, so that the growth of its table would be measured.
     const fn claims_much(&self) -> bool {
         match self {
-            How::Bench(On::Redis | On::RedisAlone, _)
+            How::Bench(On::Redis | On::Known | On::Unknown, _)
             | How::HalfRate(..)
             | How::Pipelined
             | How::PythonClient => true,
@@ -83,8 +83,9 @@ pub(crate) enum On {
     BareBeside,
     Embedded,
     Redis,
-    /// Each event is asked about.
-    RedisAlone,
+    /// With known claims or without; service and client may have what Redis leaves.
+    Known,
+    Unknown,
 }
 
 pub(crate) const CONTENDERS: &[(&str, How)] = &[
@@ -167,11 +168,11 @@ pub(crate) const CONTENDERS: &[(&str, How)] = &[
     ),
     (
         "redis, parked pings",
-        How::Bench(On::RedisAlone, PARKED_CONFIRMED),
+        How::Bench(On::Unknown, PARKED_CONFIRMED),
     ),
     (
         "redis, parked pings, known claims",
-        How::Bench(On::Redis, PARKED_CONFIRMED),
+        How::Bench(On::Known, PARKED_CONFIRMED),
     ),
     ("redis, 64 single calls", How::Bench(On::Redis, MANY_SINGLE)),
     ("redis, single call", How::Bench(On::Redis, ONE_SINGLE)),
@@ -237,7 +238,8 @@ pub(crate) struct Sizes {
 pub(crate) struct World {
     redis: Redis,
     on_redis: Service,
-    on_redis_alone: Service,
+    known: Service,
+    unknown: Service,
     embedded: Service,
     bare: Service,
     bare_beside: Service,
@@ -253,15 +255,15 @@ impl World {
         let redis = Redis::start(folder.path())?;
         let url = format!("redis://127.0.0.1:{}", redis.port);
         let tool = |name: &str| env::var_os(name).filter(|path| !path.is_empty());
+        let service =
+            |name, config: &str, url, cpus| Service::dedupd(folder.path(), name, config, url, cpus);
+        let on_redis = config("5m", "");
+        let unknown = config("5m", ", known_claims: { max_age: 0s }");
         Ok(Self {
-            on_redis: Service::dedupd(folder.path(), "redis", &config("5m", ""), Some(&url))?,
-            on_redis_alone: Service::dedupd(
-                folder.path(),
-                "redis-alone",
-                &config("5m", ", known_claims: { max_age: 0s }"),
-                Some(&url),
-            )?,
-            embedded: Service::dedupd(folder.path(), "embedded", &config("3s", ""), None)?,
+            on_redis: service("redis", &on_redis, Some(&url), Cpus::Others)?,
+            known: service("known", &on_redis, Some(&url), Cpus::Any)?,
+            unknown: service("unknown", &unknown, Some(&url), Cpus::Any)?,
+            embedded: service("embedded", &config("3s", ""), None, Cpus::Own)?,
             bare: Service::bare(folder.path(), "bare", Cpus::Own)?,
             bare_beside: Service::bare(folder.path(), "bare-beside", Cpus::Others)?,
             redis,
@@ -328,10 +330,11 @@ impl World {
             On::BareBeside => &self.bare_beside,
             On::Embedded => &self.embedded,
             On::Redis => &self.on_redis,
-            On::RedisAlone => &self.on_redis_alone,
+            On::Known => &self.known,
+            On::Unknown => &self.unknown,
         };
         let redis = match on {
-            On::Redis | On::RedisAlone => &[&self.redis][..],
+            On::Redis | On::Known | On::Unknown => &[&self.redis][..],
             On::Bare | On::BareBeside | On::Embedded => &[],
         };
         let report = bench(service, redis, arguments, sizes)?;
@@ -438,7 +441,7 @@ pub(crate) fn bench(
     arguments: &str,
     sizes: Sizes,
 ) -> Result<Value, Error> {
-    let mut command = command(dedupd(), Cpus::Others);
+    let mut command = command(dedupd(), service.clients_cpus);
     let ms = |duration: Duration| format!("{}ms", duration.as_millis());
     command
         .args(["bench", "--output", "json", "--target", &service.target])

@@ -12,7 +12,7 @@ use crate::{
     is_wanted,
     measured::Measured,
     number,
-    process::{Folder, Redis, Service, until},
+    process::{Cpus, Folder, Redis, Service, until},
     ratios::median,
 };
 
@@ -113,8 +113,12 @@ impl Site {
             }
         };
         let config = config(101);
+        let cpus = match place {
+            Place::Embedded => Cpus::Own,
+            Place::Redis | Place::Cluster(_) => Cpus::Others,
+        };
         Ok(Self {
-            service: Service::dedupd(folder.path(), "dedupd", &config, url.as_deref())?,
+            service: Service::dedupd(folder.path(), "dedupd", &config, url.as_deref(), cpus)?,
             redis,
             _folder: folder,
         })

@@ -47,21 +47,24 @@ pub(crate) enum Cpus {
     Own,
     /// All others.
     Others,
+    /// Whichever is free.
+    Any,
 }
 
 pub(crate) fn command(program: impl AsRef<Path>, cpus: Cpus) -> Command {
-    let list = match cpus {
-        Cpus::Own => env::var("OWN_CPU"),
-        Cpus::Others => env::var("OTHER_CPUS"),
+    let names: &[&str] = match cpus {
+        Cpus::Own => &["OWN_CPU"],
+        Cpus::Others => &["OTHER_CPUS"],
+        Cpus::Any => &["OWN_CPU", "OTHER_CPUS"],
     };
-    match list {
-        Ok(list) if !list.is_empty() => {
-            let mut command = Command::new("taskset");
-            command.args(["-c", &list]).arg(program.as_ref());
-            command
-        }
-        _ => Command::new(program.as_ref()),
+    let lists: Vec<String> = names.iter().flat_map(env::var).collect();
+    let list = lists.join(",");
+    if list.is_empty() {
+        return Command::new(program.as_ref());
     }
+    let mut command = Command::new("taskset");
+    command.args(["-c", &list]).arg(program.as_ref());
+    command
 }
 
 pub(crate) fn start(command: &mut Command) -> Result<Process, Error> {
@@ -158,6 +161,7 @@ impl Redis {
 pub(crate) struct Service {
     pub(crate) process: Process,
     pub(crate) target: String,
+    pub(crate) clients_cpus: Cpus,
 }
 
 impl Service {
@@ -167,13 +171,9 @@ impl Service {
         name: &str,
         config: &str,
         store_url: Option<&str>,
+        cpus: Cpus,
     ) -> Result<Self, Error> {
         let socket = folder.join(name);
-        let cpus = if store_url.is_some() {
-            Cpus::Others
-        } else {
-            Cpus::Own
-        };
         let admin_port = free_port()?;
         let admin = format!("127.0.0.1:{admin_port}");
         let mut command = command(dedupd(), cpus);
@@ -183,7 +183,7 @@ impl Service {
             .args(store_url.iter().flat_map(|url| ["--store", url]))
             .env("DEDUPD_CONFIG_INLINE", config)
             .env("RUST_LOG", "warn");
-        let service = Self::wait(start(&mut command)?, socket)?;
+        let service = Self::wait(start(&mut command)?, socket, cpus)?;
         // It listens before it has reached its store.
         until("the service is ready", || {
             http_get(admin_port, "/readyz").is_ok()
@@ -194,16 +194,20 @@ impl Service {
     pub(crate) fn bare(folder: &Path, name: &str, cpus: Cpus) -> Result<Self, Error> {
         let socket = folder.join(name);
         let mut command = command(env::current_exe()?, cpus);
-        Self::wait(start(command.arg("bare").arg(&socket))?, socket)
+        Self::wait(start(command.arg("bare").arg(&socket))?, socket, cpus)
     }
 
-    fn wait(process: Process, socket: PathBuf) -> Result<Self, Error> {
+    fn wait(process: Process, socket: PathBuf, cpus: Cpus) -> Result<Self, Error> {
         until("the service listens", || {
             UnixStream::connect(&socket).is_ok()
         })?;
         Ok(Self {
             process,
             target: format!("unix:{}", socket.display()),
+            clients_cpus: match cpus {
+                Cpus::Own | Cpus::Others => Cpus::Others,
+                Cpus::Any => Cpus::Any,
+            },
         })
     }
 }

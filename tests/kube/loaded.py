@@ -51,7 +51,15 @@ class Prometheus:
         ]
         command += [f"--web.listen-address=127.0.0.1:{self.port}"]
         self.process = servers.Process(command, directory, "prometheus")
-        servers.wait_until(lambda: servers.listens(self.port), "Prometheus listens")
+        servers.wait_until(self.is_ready, "Prometheus is ready")
+
+    def is_ready(self):
+        """Until then it listens and answers 503."""
+        try:
+            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=10):
+                return True
+        except OSError:
+            return False
 
     def ask(self, path, **parameters):
         query = urllib.parse.urlencode(parameters)
