@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, IoSlice},
+    mem,
     pin::Pin,
     task::{Context, Poll, ready},
 };
@@ -11,9 +12,9 @@ use tonic::transport::server::Connected;
 
 use crate::grpc::calls::OpenCalls;
 
-/// Lets other calls of the connection finish before it writes, if there are any: once, and until
-/// those have run that are ready to, so that no timer is involved. A pipeline of claims is answered as
-/// one, and the calls behind it would else be answered by a system call each.
+/// Lets other calls of the connection finish before it writes a small answer, if there are any: once,
+/// and until those have run that this thread has ready, so that no timer is involved. A pipeline of
+/// claims is answered as one, and the calls behind it would else be answered by a system call each.
 #[derive(Debug)]
 pub(super) struct Connection<S> {
     stream: S,
@@ -33,12 +34,13 @@ impl<S> Connection<S> {
         }
     }
 
-    /// A task that wakes itself comes behind all that are ready.
-    fn poll_turn(&mut self, context: &Context<'_>) -> Poll<()> {
-        if !self.waits || self.has_waited || !self.open.are_any() {
+    /// A task that wakes itself comes behind all that its thread has ready. `takes_more`: what comes
+    /// meanwhile may be added to the write.
+    fn poll_turn(&mut self, context: &Context<'_>, takes_more: bool) -> Poll<()> {
+        let had_waited = mem::replace(&mut self.has_waited, true);
+        if !self.waits || had_waited || !takes_more || !self.open.are_any() {
             return Poll::Ready(());
         }
-        self.has_waited = true;
         context.waker().wake_by_ref();
         Poll::Pending
     }
@@ -68,7 +70,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Connection<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        ready!(self.poll_turn(context));
+        ready!(self.poll_turn(context, true));
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
@@ -77,7 +79,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Connection<S> {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        ready!(self.poll_turn(context));
+        // Small frames gather in one buffer; a large one goes with its head, and then is flushed.
+        ready!(self.poll_turn(context, slices.len() == 1));
         Pin::new(&mut self.stream).poll_write_vectored(context, slices)
     }
 
@@ -139,6 +142,17 @@ mod tests {
         let mut read = [0; 6 * 6];
         peer.read_exact(&mut read).await.expect("all of it");
         assert_eq!(read, *b"answer".repeat(6));
+    }
+
+    #[tokio::test]
+    async fn a_large_answer_does_not_wait() {
+        let (mut connection, _peer) = connection(false);
+        let _call = connection.open.enter();
+        let slices = [IoSlice::new(b"head"), IoSlice::new(b"payload")];
+        let mut context = Context::from_waker(Waker::noop());
+        let written = Pin::new(&mut connection).poll_write_vectored(&mut context, &slices);
+        assert!(written.is_ready());
+        assert!(write(&mut connection), "nor does its end");
     }
 
     #[tokio::test]

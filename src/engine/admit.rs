@@ -486,9 +486,15 @@ impl Holders {
     fn find(&mut self, claims: &Claims, nonce: Nonce) -> Option<usize> {
         let nonces = &claims.request().nonces;
         let holders = self.0.get_or_insert_with(|| {
-            // What lost holds nothing; any other may, even where the store's answer went missing.
-            let may_hold =
-                |plan: &usize| !matches!(claims.outcomes()[*plan], Ok(ClaimOutcome::Lost(_)));
+            // What lost to another's holds nothing; any other may, even where the store's answer
+            // went missing.
+            let may_hold = |plan: &usize| match &claims.outcomes()[*plan] {
+                Ok(ClaimOutcome::Lost(rival)) => {
+                    let holder = rival.standing.nonce();
+                    holder.is_some_and(|nonce| nonce.same_holder(nonces[*plan]))
+                }
+                _ => true,
+            };
             let mut holders = HashTable::new();
             for plan in (0..nonces.len()).filter(may_hold) {
                 holders.insert_unique(hash(nonces[plan]), plan, |plan| hash(nonces[*plan]));

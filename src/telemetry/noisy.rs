@@ -11,8 +11,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Subjects that are counted by name; the API lists at most as many.
 pub const LISTED: usize = 100;
-/// With so many and 100,000 healthy subjects with a few copies each, an estimate is too large by less
-/// than half a copy in the mean and by about five at most: what a stuck device repeats in seconds.
+/// With so many and 100,000 healthy subjects of four copies each, an estimate is too large by less
+/// than half a copy in the mean and by six to eight at most: what a stuck device repeats in seconds.
 const LINES: usize = 1 << 14;
 const CELLS_PER_LINE: usize = 16;
 /// Of its line, for each subject.

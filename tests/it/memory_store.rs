@@ -5,10 +5,11 @@ use std::{sync::Arc, time::Duration};
 use dedupd::{
     clock::Clock,
     domain::{
+        claim::SettleAction,
         event::RawEvent,
         identity::RawIdentity,
         kind::{Accepts, Kind},
-        policy::{FailureMode, Policy, PolicyDraft, Window},
+        policy::{FailureMode, NamespaceName, Policy, PolicyDraft, Window},
         reason::Reason,
         time::EventTime,
     },
@@ -16,7 +17,7 @@ use dedupd::{
     store::{Store, memory::MemoryStore},
 };
 
-use crate::stores::{admit, draft, transition};
+use crate::stores::{admit, deliver, draft, transition};
 
 const DAY_NS: i64 = 86_400_000_000_000;
 const NOW: EventTime = EventTime::from_unix_nanos(20_000 * DAY_NS);
@@ -46,8 +47,15 @@ fn setup(
         failure_mode,
         ..draft("bounded-keyed")
     };
-    let policies =
-        [transitions, keyed].map(|draft| Arc::new(Policy::new(draft).expect("a valid policy")));
+    let leased = PolicyDraft {
+        lease: Duration::from_secs(1).min(ttl),
+        ..PolicyDraft {
+            name: NamespaceName::new("bounded-leased").expect("a valid name"),
+            ..transitions.clone()
+        }
+    };
+    let policies = [transitions, keyed, leased]
+        .map(|draft| Arc::new(Policy::new(draft).expect("a valid policy")));
     let engine = Engine::new(
         policies.to_vec(),
         Arc::clone(&store) as Arc<dyn Store>,
@@ -115,6 +123,29 @@ async fn full_is_an_outage_and_no_live_claim_is_evicted() {
     (0..32).for_each(|_| store.tick());
     let (admitted, refused) = claim_many(&engine, 200_000, 20_000).await;
     assert_eq!((admitted, refused), (20_000, 0));
+}
+
+/// Whatever lies beside them.
+#[tokio::test]
+async fn claims_that_are_renewed_keep_no_others() {
+    const CLAIMS: usize = 5000;
+    let (store, engine, clock) = setup(1 << 30, Duration::from_secs(60), FailureMode::Closed);
+    let devices: Vec<String> = (0..CLAIMS)
+        .map(|number| format!("device-{number}"))
+        .collect();
+    let events: Vec<RawEvent<'_>> = devices
+        .iter()
+        .map(|device| transition(device, NOW.unix_nanos()))
+        .collect();
+    let tokens = deliver(admit(&engine, "bounded-leased", None, &events).await);
+    let renewed: Vec<&[u8]> = tokens.iter().step_by(10).map(Vec::as_slice).collect();
+    for _ in 0..20 {
+        clock.advance(Duration::from_millis(300));
+        let renewing = engine.settle(SettleAction::Renew, renewed.iter().copied());
+        renewing.expect("room in the queue").finish().await;
+        (0..32).for_each(|_| store.tick());
+    }
+    assert_eq!(store.stats().claims, Some(renewed.len() as u64));
 }
 
 #[tokio::test]

@@ -278,7 +278,7 @@ async fn reasons(
     (reasons, deliver(admission))
 }
 
-fn deliver(admission: Admission) -> Vec<Vec<u8>> {
+pub(crate) fn deliver(admission: Admission) -> Vec<Vec<u8>> {
     let tokens = admission
         .answers()
         .filter_map(|(_, token)| {

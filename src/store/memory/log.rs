@@ -320,11 +320,12 @@ impl Log {
     }
 
     /// Is it time to look for claims of the piece that have expired? Not where it leaves as a whole in a
-    /// moment, which costs next to nothing.
+    /// moment, which costs next to nothing; unless it was about to before, and was held up.
     pub(super) fn is_to_be_swept(&self, piece: u64, now_ms: u64) -> bool {
         self.piece(piece).is_some_and(|piece| {
             let leaves_soon = piece.expires_until_ms > now_ms
-                && piece.expires_until_ms - now_ms <= LEAVES_SOON_MS;
+                && piece.expires_until_ms - now_ms <= LEAVES_SOON_MS
+                && now_ms - piece.expires_from_ms.min(now_ms) <= LEAVES_SOON_MS;
             piece.claims > 0 && piece.expires_from_ms <= now_ms && !leaves_soon
         })
     }

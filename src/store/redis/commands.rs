@@ -284,8 +284,9 @@ fn known(values: &[Value]) -> Vec<u8> {
     known
 }
 
-/// Appends script calls that settle; says which items each is for. A call reads all its keys
-/// before it writes one, so a key that comes again goes into a later call.
+/// Appends script calls that settle; says which items each is for. A call reads all its keys, of
+/// which a piece of work has few enough for one `MGET`, before it writes one: so a key that comes
+/// again goes into a later call.
 pub(super) fn push_settlements(
     request: &SettleRequest,
     items: &[usize],

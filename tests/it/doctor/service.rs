@@ -120,9 +120,9 @@ async fn what_is_new_and_what_has_gone_is_logged_once() {
         .wait_log("no longer found in the store", PATIENCE);
     wait_until("gone", || findings(&world, "eviction", "warning") == 0.0);
     assert_eq!(warnings(), 2);
-    // One for each lane, and redis-cli's own.
+    // Its own, and redis-cli's.
     let clients = || redis.cli(&["CLIENT", "LIST"]).lines().count();
-    wait_until("no connection is left behind", || clients() <= 3);
+    wait_until("no connection is left behind", || clients() <= 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

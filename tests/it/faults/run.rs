@@ -31,8 +31,8 @@ const PULSE_EVERY: Duration = Duration::from_millis(10);
 const SETTLED_WITHIN: Duration = Duration::from_secs(60);
 /// After the last call the services are at rest by then.
 const AT_REST_WITHIN: Duration = Duration::from_secs(30);
-/// To one server: one for each lane.
-const MAX_CONNECTIONS: usize = 2;
+/// To one server.
+const MAX_CONNECTIONS: usize = 1;
 /// What a service may need beyond what it needed before the load: the allocator keeps some, and in
 /// a cluster another server may have been met.
 const MAX_MORE_KIB: usize = 64 * 1024;

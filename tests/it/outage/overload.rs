@@ -147,17 +147,27 @@ async fn offer(world: &World, calls_per_second: f64, duration: Duration) -> Load
 async fn twice_the_load_that_redis_takes_is_refused_by_half() {
     let world = World::start(Duration::from_millis(200)).await;
     world.proxy.limit_requests(NARROW_BYTES_PER_SECOND);
-    let mut alone = Load::default();
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(2) {
-        let mut calls = JoinSet::new();
-        (0..4).for_each(|_| drop(calls.spawn(call(world.client.clone()))));
-        for one in calls.join_all().await {
+    // What else runs on the machine makes it seem less: the most counts.
+    let mut capacity: f64 = 0.0;
+    for _ in 0..4 {
+        let (begun, mut alone) = (Instant::now(), Load::default());
+        let mut callers = JoinSet::new();
+        for _ in 0..8 {
+            let client = world.client.clone();
+            callers.spawn(async move {
+                let mut load = Load::default();
+                while begun.elapsed() < Duration::from_millis(500) {
+                    load.add(&call(client.clone()).await);
+                }
+                load
+            });
+        }
+        for one in callers.join_all().await {
             alone.add(&one);
         }
+        assert_eq!(alone.undecided, 0, "{alone:?}");
+        capacity = capacity.max(alone.decided as f64 / begun.elapsed().as_secs_f64());
     }
-    let capacity = alone.decided as f64 / begun.elapsed().as_secs_f64();
-    assert_eq!(alone.undecided, 0, "{alone:?}");
     let twice = 2.0 * capacity / EVENTS as f64;
     offer(&world, twice, Duration::from_secs(1)).await;
     let trips = world.metric("dedupd_breaker_trips_total");

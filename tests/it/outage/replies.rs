@@ -244,7 +244,6 @@ async fn r04_a_demoted_primary_is_left_at_once() {
     let new_primary = RedisServer::start(Options::default());
     world.redis.cli(&["REPLICAOF", "127.0.0.1", "1"]);
     world.proxy.set_target(new_primary.addr());
-    // One for each lane, at most.
     let ids = fresh_ids(16);
     let first = admit(&mut world.client, "closed", &ids, "").await;
     assert_eq!(reasons(&first), [Reason::StoreUnavailable; 16]);

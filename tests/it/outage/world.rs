@@ -78,7 +78,7 @@ impl World {
             .expect("one")
     }
 
-    /// Waits until Redis decides again about subjects of every lane; how long that took.
+    /// Waits until Redis decides again; how long that took.
     pub(crate) async fn until_decided(&mut self) -> Duration {
         until_decided(&mut self.client).await
     }
@@ -223,7 +223,7 @@ pub(crate) async fn confirm(client: &mut Client, claim: &[u8]) -> SettleOutcome 
         .expect("one")
 }
 
-/// Ids that no other test of this process uses: enough that every lane has some.
+/// Ids that no other test of this process uses.
 pub(crate) fn fresh_ids(count: usize) -> Vec<String> {
     let batch = request_id();
     (0..count)

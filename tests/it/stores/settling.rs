@@ -77,7 +77,7 @@ pub(super) async fn settling_table(engine: Arc<Engine>) {
     }
 }
 
-/// More than a script reads at once, one that another holds, and some twice.
+/// More than go into one command, one that another holds, and some twice.
 pub(super) async fn many_settled_in_one_call(engine: Arc<Engine>) {
     use SettleOutcome::{AlreadyApplied, Applied, NotHeld};
     const MANY: usize = 2_300;
@@ -91,7 +91,8 @@ pub(super) async fn many_settled_in_one_call(engine: Arc<Engine>) {
     let mut tokens = check(&engine, ns, &events, &[Reason::FirstSeen; MANY]).await;
     settle(&engine, SettleAction::Release, &tokens[TAKEN]).await;
     check(&engine, ns, &events[TAKEN..=TAKEN], &[Reason::FirstSeen]).await;
-    tokens.extend([tokens[0].clone(), tokens[TAKEN].clone(), tokens[0].clone()]);
+    tokens.extend([tokens[TAKEN].clone(), tokens[0].clone()]);
+    tokens.insert(0, tokens[0].clone());
     for (action, first, again) in [
         (SettleAction::Renew, Applied, Applied),
         (SettleAction::Confirm, Applied, AlreadyApplied),
@@ -103,7 +104,8 @@ pub(super) async fn many_settled_in_one_call(engine: Arc<Engine>) {
             .await;
         let mut expected = vec![first; MANY];
         expected[TAKEN] = NotHeld;
-        expected.extend([again, NotHeld, again]);
+        expected.extend([NotHeld, again]);
+        expected.insert(1, again);
         let expected: Vec<Settlement> = expected.into_iter().map(Settlement::Settled).collect();
         assert_eq!(settled, expected, "{action:?}");
     }
@@ -208,6 +210,7 @@ pub(super) async fn retry_adopts_what_its_first_attempt_left(engine: Arc<Engine>
         // Settled, it is a redelivery even for the same call; the other one is still its own.
         let third = admit(&engine, ns, id, &events).await;
         assert_eq!(third.verdicts()[0].reason, Reason::Redelivery);
+        assert_eq!(third.verdicts()[1].copy_of_index, Some(0));
         assert_eq!(third.verdicts()[2].reason, Reason::FirstSeen);
         third.delivered();
         let stranger = admit(&engine, ns, Some([8; 16]), &events[2..3]).await;

@@ -38,17 +38,9 @@ local function settle(key, value, nonce, hold)
   return 1
 end
 
--- As many as Lua's stack takes with room to spare.
-local AT_ONCE = 1000
-
-local replies = {}
-for first = 1, #keys, AT_ONCE do
-  local last = math.min(first + AT_ONCE - 1, #keys)
-  local values = pcall('MGET', unpack(keys, first, last))
-  for index = first, last do
-    local nonce = sub(nonces, 8 * index - 7, 8 * index - 1)
-    local hold = arguments[index + 2] or arguments[3]
-    replies[index] = settle(keys[index], values[index - first + 1], nonce, hold)
-  end
+local replies, values = {}, pcall('MGET', unpack(keys))
+for index, key in ipairs(keys) do
+  local nonce = sub(nonces, 8 * index - 7, 8 * index - 1)
+  replies[index] = settle(key, values[index], nonce, arguments[index + 2] or arguments[3])
 end
 return replies
