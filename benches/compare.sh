@@ -45,7 +45,8 @@ if wants benthos && [[ -z ${BENTHOS:-} ]]; then
     make_benthos || echo "left out, it does not build: benthos" >&2
 fi
 
-# Redis has a core of its own, and so has the service where there is no Redis.
+# Redis has a core of its own, which only the rows of known claims share, and so has the service where
+# there is no Redis.
 cores=$(nproc)
 if [[ -z ${OWN_CPU:-} ]] && ((cores > 1)) && type -P taskset >/dev/null; then
     export OWN_CPU=0 OTHER_CPUS=1-$((cores - 1))

@@ -57,7 +57,11 @@ pub(crate) fn command(program: impl AsRef<Path>, cpus: Cpus) -> Command {
         Cpus::Others => &["OTHER_CPUS"],
         Cpus::Any => &["OWN_CPU", "OTHER_CPUS"],
     };
-    let lists: Vec<String> = names.iter().flat_map(env::var).collect();
+    let lists: Vec<String> = names
+        .iter()
+        .flat_map(env::var)
+        .filter(|list| !list.is_empty())
+        .collect();
     let list = lists.join(",");
     if list.is_empty() {
         return Command::new(program.as_ref());

@@ -20,7 +20,7 @@ pub(super) struct Connection<S> {
     stream: S,
     open: OpenCalls,
     waits: bool,
-    has_waited: bool,
+    had_turn: bool,
 }
 
 impl<S> Connection<S> {
@@ -30,15 +30,15 @@ impl<S> Connection<S> {
             stream,
             open: OpenCalls::default(),
             waits: !is_tls,
-            has_waited: false,
+            had_turn: false,
         }
     }
 
     /// A task that wakes itself comes behind all that its thread has ready. `takes_more`: what comes
     /// meanwhile may be added to the write.
     fn poll_turn(&mut self, context: &Context<'_>, takes_more: bool) -> Poll<()> {
-        let had_waited = mem::replace(&mut self.has_waited, true);
-        if !self.waits || had_waited || !takes_more || !self.open.are_any() {
+        let had_turn = mem::replace(&mut self.had_turn, true);
+        if !self.waits || had_turn || !takes_more || !self.open.are_any() {
             return Poll::Ready(());
         }
         context.waker().wake_by_ref();
@@ -90,7 +90,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Connection<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_flush(context))?;
-        self.has_waited = false;
+        self.had_turn = false;
         Poll::Ready(Ok(()))
     }
 

@@ -323,9 +323,9 @@ impl Log {
     /// moment, which costs next to nothing; unless it was about to before, and was held up.
     pub(super) fn is_to_be_swept(&self, piece: u64, now_ms: u64) -> bool {
         self.piece(piece).is_some_and(|piece| {
-            let leaves_soon = piece.expires_until_ms > now_ms
-                && piece.expires_until_ms - now_ms <= LEAVES_SOON_MS
-                && now_ms - piece.expires_from_ms.min(now_ms) <= LEAVES_SOON_MS;
+            let left_ms = piece.expires_until_ms.saturating_sub(now_ms);
+            let waited_ms = now_ms.saturating_sub(piece.expires_from_ms);
+            let leaves_soon = left_ms > 0 && left_ms.max(waited_ms) <= LEAVES_SOON_MS;
             piece.claims > 0 && piece.expires_from_ms <= now_ms && !leaves_soon
         })
     }

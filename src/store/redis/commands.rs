@@ -295,52 +295,50 @@ pub(super) fn push_settlements(
 ) -> Vec<Vec<usize>> {
     let write_key = |item: usize, key: &mut Vec<u8>| write_settled_key(request, item, schemes, key);
     let mut groups: Vec<Vec<usize>> = Vec::new();
-    let mut key = Vec::with_capacity(64);
+    let mut calls = Vec::new();
     for items in batch.together(items.to_vec(), write_key) {
         let first = groups.len();
-        let mut calls = HashMap::with_capacity(items.len());
+        let mut places = HashMap::with_capacity(items.len());
         for item in items {
-            key.clear();
+            let mut key = Vec::with_capacity(64);
             write_key(item, &mut key);
             // Of two keys with one digest the second merely comes later.
-            let call = calls.entry(xxh3_64(&key));
-            let call = *call.and_modify(|call| *call += 1).or_insert(first);
-            if call == groups.len() {
+            let place = places.entry(xxh3_64(&key));
+            let place = *place.and_modify(|place| *place += 1).or_insert(first);
+            if place == groups.len() {
                 groups.push(Vec::new());
+                calls.push(ScriptCall::new(Script::Settle));
             }
-            groups[call].push(item);
+            groups[place].push(item);
+            calls[place].keys.push(key);
         }
     }
-    for items in &groups {
-        batch.call(settle_call(request, items, schemes));
+    for (items, mut call) in groups.iter().zip(calls) {
+        call.arguments = settle_arguments(request, items);
+        batch.call(call);
     }
     groups
 }
 
-fn settle_call(request: &SettleRequest, items: &[usize], schemes: &[KeyScheme]) -> ScriptCall {
-    let mut call = ScriptCall::new(Script::Settle);
+fn settle_arguments(request: &SettleRequest, items: &[usize]) -> Vec<Vec<u8>> {
     let action = match request.action {
         SettleAction::Confirm => "confirm",
         SettleAction::Release => "release",
         SettleAction::Renew => "renew",
     };
     let mut nonces = Vec::with_capacity(items.len() * 8);
-    let mut holds = Vec::new();
-    for &index in items {
-        let item = &request.items[index];
-        let mut key = Vec::with_capacity(64);
-        write_settled_key(request, index, schemes, &mut key);
-        call.keys.push(key);
-        nonces.extend(item.nonce.to_bytes());
-        holds.push(item.hold);
+    let mut holds = Vec::with_capacity(items.len());
+    for &item in items {
+        nonces.extend(request.items[item].nonce.to_bytes());
+        holds.push(request.items[item].hold);
     }
     if holds.iter().all(|hold| *hold == holds[0]) {
         holds.truncate(1);
     }
-    call.arguments.extend([action.into(), nonces]);
+    let mut arguments = vec![action.into(), nonces];
     let holds = holds.iter().map(|hold| hold.get().to_string().into_bytes());
-    call.arguments.extend(holds);
-    call
+    arguments.extend(holds);
+    arguments
 }
 
 pub(super) fn write_settled_key(

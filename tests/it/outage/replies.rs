@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use dedupd::grpc::proto::{Reason, RenewRequest, SettleOutcome};
+use dedupd::grpc::proto::{ConfirmRequest, Reason, RenewRequest, SettleOutcome};
 use tokio::time;
 
 use super::{
@@ -196,6 +196,36 @@ async fn r06_a_full_redis_still_settles() {
     let again = admit(&mut world.client, "leased", &ids, "").await;
     let expected = [Reason::Redelivery, Reason::FirstSeen, Reason::InFlight];
     assert_eq!(reasons(&again), expected);
+}
+
+/// Claims of namespaces with their own TTLs, one that is not there, one under whose key stands
+/// what no namespace writes, and one twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn r06_each_claim_of_a_call_is_settled_for_itself() {
+    let mut world = World::start(AMPLE).await;
+    let ids = ["kept", "deleted", "replaced"];
+    let mut held = admit(&mut world.client, "leased", &ids, "").await;
+    let fences = request("fences", vec![crossing("kept", Duration::ZERO)], "");
+    held.extend(admit_events(&mut world.client, fences).await);
+    held.push(held[0].clone());
+    world
+        .redis
+        .cli(&["DEL", "leased:deleted", "leased:replaced"]);
+    world.redis.cli(&["RPUSH", "leased:replaced", "a list"]);
+    let claims = held.iter().map(|verdict| verdict.claim.clone()).collect();
+    let confirmed = world.client.confirm(ConfirmRequest { claims }).await;
+    let outcomes = confirmed.expect("an answer").into_inner();
+    use SettleOutcome::{AlreadyApplied, Applied, NotHeld, StoreUnavailable};
+    assert_eq!(
+        outcomes.outcomes().collect::<Vec<_>>(),
+        [Applied, NotHeld, StoreUnavailable, Applied, AlreadyApplied]
+    );
+    let left = |pattern: &str| {
+        let keys = world.redis.cli(&["KEYS", pattern]);
+        let left = world.redis.cli(&["PTTL", keys.trim()]);
+        left.parse::<u64>().expect("ms") / 60_000
+    };
+    assert_eq!((left("leased:kept"), left("fences:*")), (59, 4));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,7 +3,7 @@
 use std::{fs, time::Duration};
 
 use dedupd::grpc::proto::{
-    ConfirmRequest, ExplainRequest, ForgetRequest, Reason, RenewRequest, SettleOutcome,
+    ExplainRequest, ForgetRequest, Reason, RenewRequest, SettleOutcome,
     inspect_service_client::InspectServiceClient,
 };
 use tokio::time;
@@ -254,34 +254,4 @@ async fn waits_for_replicas() {
         admit_keyed(&mut client, &unseen).await,
         [Reason::FirstSeen; 4]
     );
-}
-
-/// Claims of namespaces with their own TTLs, one that is not there, one under whose key stands
-/// what no namespace writes, and one twice.
-#[tokio::test(flavor = "multi_thread")]
-async fn each_claim_of_a_call_is_settled_for_itself() {
-    let redis = RedisServer::start(Options::default());
-    let (_service, mut client) = decided_by(&format!("url: \"{}\"", redis.url())).await;
-    let ids = ["kept", "deleted", "replaced"];
-    let mut held = admit(&mut client, "leased", &ids, "").await;
-    let fences = request("fences", vec![crossing("kept", Duration::ZERO)], "");
-    held.extend(admit_events(&mut client, fences).await);
-    held.push(held[0].clone());
-    redis.cli(&["DEL", "leased:deleted"]);
-    redis.cli(&["DEL", "leased:replaced"]);
-    redis.cli(&["RPUSH", "leased:replaced", "a list"]);
-    let claims = held.iter().map(|verdict| verdict.claim.clone()).collect();
-    let confirmed = client.confirm(ConfirmRequest { claims }).await;
-    let outcomes = confirmed.expect("an answer").into_inner();
-    use SettleOutcome::{AlreadyApplied, Applied, NotHeld, StoreUnavailable};
-    assert_eq!(
-        outcomes.outcomes().collect::<Vec<_>>(),
-        [Applied, NotHeld, StoreUnavailable, Applied, AlreadyApplied]
-    );
-    let left = |pattern: &str| {
-        let keys = redis.cli(&["KEYS", pattern]);
-        let left = redis.cli(&["PTTL", keys.trim()]);
-        left.parse::<u64>().expect("ms") / 60_000
-    };
-    assert_eq!((left("leased:kept"), left("fences:*")), (59, 4));
 }
